@@ -1,0 +1,20 @@
+# Run at every build: writes OUTPUT only when its content changes, so that a new commit recompiles one file.
+execute_process(COMMAND git -C ${SOURCE_DIR} rev-parse --short HEAD
+  OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+if(failed)
+  set(commit unknown)
+else()
+  execute_process(COMMAND git -C ${SOURCE_DIR} status --porcelain --untracked-files=no
+    OUTPUT_VARIABLE changes ERROR_QUIET)
+  if(changes)
+    string(APPEND commit "+dirty")
+  endif()
+endif()
+set(content "#define NMC_VERSION \"${VERSION}\"\n#define NMC_COMMIT \"${commit}\"\n#define NMC_BUILD_TYPE \"${BUILD_TYPE}\"\n")
+set(old "")
+if(EXISTS ${OUTPUT})
+  file(READ ${OUTPUT} old)
+endif()
+if(NOT old STREQUAL content)
+  file(WRITE ${OUTPUT} "${content}")
+endif()

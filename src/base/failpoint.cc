@@ -1,0 +1,130 @@
+#include "base/failpoint.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <map>
+
+#include "base/mutex.h"
+
+namespace nmc {
+
+namespace internal {
+std::atomic<bool> failpoints_armed{false};
+}
+
+namespace {
+
+struct Armed {
+  FailpointAction action = FailpointAction::kCount;
+  std::uint64_t left = 0;  // passes that still act; unused when for_ever
+  bool for_ever = false;
+  std::uint64_t fired = 0;
+  std::function<void()> callback;
+};
+
+// Process-wide by nature: a failpoint is named from the environment before anything is built.
+struct Table {
+  Mutex mutex;
+  std::map<std::string, Armed, std::less<>> armed NMC_GUARDED_BY(mutex);
+};
+
+Table& table() {
+  static Table instance;
+  return instance;
+}
+
+Result<void> arm_from_text(std::string_view entry) {
+  const std::size_t equals = entry.find('=');
+  std::string_view name = entry.substr(0, equals);
+  std::string_view action = equals == std::string_view::npos ? "" : entry.substr(equals + 1);
+  std::uint64_t times = 1;
+  if (const std::size_t star = action.find('*'); star != std::string_view::npos) {
+    const std::string_view count = action.substr(star + 1);
+    const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), times);
+    if (error != std::errc() || end != count.data() + count.size()) action = "";
+    else action = action.substr(0, star);
+  }
+  FailpointAction parsed;
+  if (action == "error") parsed = FailpointAction::kError;
+  else if (action == "exit") parsed = FailpointAction::kExit;
+  else if (action == "count") parsed = FailpointAction::kCount;
+  else return invalid_argument("NANO_MOONCAKE_FAILPOINTS: \"{}\": expected name=error|exit|count[*times]", entry);
+  if (name.empty()) return invalid_argument("NANO_MOONCAKE_FAILPOINTS: \"{}\": expected a name", entry);
+  arm_failpoint(name, parsed, times);
+  return {};
+}
+
+}  // namespace
+
+void arm_failpoint(std::string_view name, FailpointAction action, std::uint64_t times,
+                   std::function<void()> callback) {
+  Table& all = table();
+  MutexLock lock(all.mutex);
+  Armed& armed = all.armed[std::string(name)];
+  armed.action = action;
+  armed.left = times;
+  armed.for_ever = times == 0;
+  armed.callback = std::move(callback);
+  internal::failpoints_armed.store(true, std::memory_order_relaxed);
+}
+
+void disarm_failpoints() {
+  Table& all = table();
+  MutexLock lock(all.mutex);
+  all.armed.clear();
+  internal::failpoints_armed.store(false, std::memory_order_relaxed);
+}
+
+Result<void> arm_failpoints_from_environment() {
+  const char* text = std::getenv("NANO_MOONCAKE_FAILPOINTS");
+  if (text == nullptr) return {};
+  std::string_view rest(text);
+  while (!rest.empty()) {
+    const std::size_t comma = rest.find(',');
+    NMC_RETURN_IF_ERROR(arm_from_text(rest.substr(0, comma)));
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+  }
+  return {};
+}
+
+std::vector<FailpointStatus> failpoint_statuses() {
+  Table& all = table();
+  MutexLock lock(all.mutex);
+  std::vector<FailpointStatus> statuses;
+  for (const auto& [name, armed] : all.armed) statuses.push_back({name, armed.fired});
+  return statuses;
+}
+
+std::uint64_t failpoint_fired(std::string_view name) {
+  Table& all = table();
+  MutexLock lock(all.mutex);
+  const auto it = all.armed.find(name);
+  return it == all.armed.end() ? 0 : it->second.fired;
+}
+
+std::optional<Error> internal::pass_failpoint(std::string_view name) {
+  FailpointAction action;
+  std::function<void()> callback;
+  {
+    Table& all = table();
+    MutexLock lock(all.mutex);
+    const auto it = all.armed.find(name);
+    if (it == all.armed.end()) return std::nullopt;
+    Armed& armed = it->second;
+    if (!armed.for_ever && armed.left == 0) return std::nullopt;
+    if (!armed.for_ever) --armed.left;
+    ++armed.fired;
+    action = armed.action;
+    callback = armed.callback;
+  }
+  if (callback) callback();
+  if (action == FailpointAction::kExit) ::_exit(137);
+  if (action == FailpointAction::kError) {
+    return Error{ErrorCode::kUnavailable, fmt::format("injected at {}", name)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace nmc

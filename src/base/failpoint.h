@@ -1,0 +1,55 @@
+// Named places where a test or an experiment makes the real code fail. In every build behind one relaxed flag, inert
+// unless NANO_MOONCAKE_FAILPOINTS is set when the process starts (or a test arms them); -DNMC_FAILPOINTS=OFF removes
+// them. NANO_MOONCAKE_FAILPOINTS="disk.append=error*3,handover.decode=exit" : comma-separated name=action[*times].
+//
+//   if (auto hit = failpoint("disk.append")) return *std::move(hit);   // Error injected here
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace nmc {
+
+enum class FailpointAction {
+  kError,  // failpoint() returns Error{kUnavailable, "injected at <name>"}
+  kExit,   // the process ends at once, as by kill -9
+  kCount,  // only counted
+};
+
+struct FailpointStatus {
+  std::string name;
+  std::uint64_t fired = 0;  // times the place was passed while armed, and acted
+};
+
+// Arms `name`; acts on the next `times` passes (0: for ever). Thread-safe.
+void arm_failpoint(std::string_view name, FailpointAction action, std::uint64_t times = 1,
+                   std::function<void()> callback = nullptr);
+void disarm_failpoints();
+// Reads NANO_MOONCAKE_FAILPOINTS; a malformed entry is an error naming it. Called once by main.
+Result<void> arm_failpoints_from_environment();
+std::vector<FailpointStatus> failpoint_statuses();
+std::uint64_t failpoint_fired(std::string_view name);
+
+namespace internal {
+extern std::atomic<bool> failpoints_armed;
+std::optional<Error> pass_failpoint(std::string_view name);
+}  // namespace internal
+
+#if defined(NMC_FAILPOINTS_OFF)
+inline std::optional<Error> failpoint(std::string_view) { return std::nullopt; }
+#else
+// The injected error, or nothing. `callback`, if armed with one, runs first on this thread.
+inline std::optional<Error> failpoint(std::string_view name) {
+  if (!internal::failpoints_armed.load(std::memory_order_relaxed)) [[likely]] return std::nullopt;
+  return internal::pass_failpoint(name);
+}
+#endif
+
+}  // namespace nmc

@@ -1,0 +1,69 @@
+#include "base/syscall.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace nmc {
+
+Error os_error(std::string_view call, std::string_view object, int error_number) {
+  ErrorCode code = ErrorCode::kIo;
+  switch (error_number) {
+    case ENOENT:
+    case ENOTDIR: code = ErrorCode::kNotFound; break;
+    case EEXIST:
+    case EADDRINUSE: code = ErrorCode::kAlreadyExists; break;
+    case EACCES:
+    case EPERM: code = ErrorCode::kPermissionDenied; break;
+    case ENOSPC:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+    case EDQUOT: code = ErrorCode::kResourceExhausted; break;
+    case EPIPE:
+    case ECONNRESET:
+    case ECONNREFUSED: code = ErrorCode::kUnavailable; break;
+    case EINVAL: code = ErrorCode::kInvalidArgument; break;
+    default: break;
+  }
+  return Error{code, fmt::format("{} {}: {}", call, object, std::strerror(error_number))};
+}
+
+UniqueFd::~UniqueFd() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Mapping::~Mapping() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+Result<Mapping> Mapping::map(int fd, std::size_t size, Access access, std::string_view name) {
+  if (size == 0) return Mapping();
+  const int protection = access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* data = ::mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return Failure(os_error("mmap", name));
+  return Mapping(static_cast<std::byte*>(data), size);
+}
+
+Result<Mapping> Mapping::anonymous(std::size_t size) {
+  if (size == 0) return Mapping();
+  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return Failure(os_error("mmap", fmt::format("{} anonymous bytes", size)));
+  constexpr std::size_t kWorthHugePages = 8u << 20;
+  if (size >= kWorthHugePages) ::madvise(data, size, MADV_HUGEPAGE);
+  return Mapping(static_cast<std::byte*>(data), size);
+}
+
+Result<UniqueFd> create_memfd(const std::string& name, std::size_t size) {
+  UniqueFd fd(::memfd_create(name.c_str(), MFD_CLOEXEC));
+  if (!fd) return Failure(os_error("memfd_create", name));
+  if (size > 0) {
+    const int error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(size));
+    if (error != 0) return Failure(os_error("reserve", fmt::format("{} bytes for {}", size, name), error));
+  }
+  return fd;
+}
+
+}  // namespace nmc
