@@ -1,0 +1,177 @@
+// The object store of a node as the engine sees it. It is also the block pool: a KV block is reserved here, filled in
+// place and committed under its key when it is full; a prefix hit pins committed blocks and reads them where they lie.
+//
+// An object has a key (up to kKeyBytesMax bytes), a size, a generation (64-bit, store-wide, never reused), a checksum and a
+// class. It is immutable after commit. A read is right or it is a miss: a Pin keeps its object where it is, and evictor and
+// remover wait for nobody (a pinned victim goes to limbo and is freed with its last pin).
+//
+// Underneath lie the shared structures of index.h, pin_table.h and segment.h; here the master lives in this process, on a
+// memfd. All methods are thread-safe; lookups take no lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/files.h"
+#include "base/result.h"
+
+namespace nmc::store {
+
+inline constexpr std::size_t kKeyBytesMax = 4096;
+
+// What an object is for; each class has its own extents, so that blocks of one size never fragment among others.
+enum class ObjectClass : std::uint8_t {
+  kBlock = 0,  // full KV block, StoreOptions::block_bytes long
+  kTail = 1,   // end of a finished prompt; all of them together stay below StoreOptions::tail_bytes
+  kObject = 2, // anything else
+};
+
+// Where a read found its bytes.
+enum class Source : std::uint8_t { kDram, kDisk, kRemote };
+
+class Store;
+class MasterCore;  // internal: allocator, order, commit and eviction
+
+// A committed object held in place: bytes() stay valid and unchanged until the Pin goes. Moves, never copies.
+// May outlive nothing: destroy all pins before their Store. Safe to destroy on any thread.
+class Pin {
+ public:
+  Pin() = default;
+  Pin(Pin&& other) noexcept;
+  Pin& operator=(Pin&& other) noexcept;
+  ~Pin();
+
+  explicit operator bool() const { return store_ != nullptr; }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  std::uint64_t generation() const { return generation_; }
+  Source source() const { return source_; }
+  // Another pin on the same object.
+  Pin duplicate() const;
+
+ private:
+  friend class Store;
+  friend class MasterCore;
+  Store* store_ = nullptr;
+  std::uint32_t entry_ = 0;
+  Source source_ = Source::kDram;
+  std::uint64_t generation_ = 0;
+  std::span<const std::byte> bytes_;
+};
+
+// Space that its holder fills. Without a key it is invisible to all others. Destroying it gives the space back (abort).
+// Moves, never copies. The holder alone writes; content is undefined until written.
+class Reservation {
+ public:
+  Reservation() = default;
+  Reservation(Reservation&& other) noexcept;
+  Reservation& operator=(Reservation&& other) noexcept;
+  ~Reservation();
+
+  explicit operator bool() const { return store_ != nullptr; }
+  std::span<std::byte> bytes() const { return bytes_; }
+  ObjectClass object_class() const { return object_class_; }
+
+ private:
+  friend class Store;
+  friend class MasterCore;
+  Store* store_ = nullptr;
+  std::uint32_t entry_ = 0;
+  ObjectClass object_class_ = ObjectClass::kObject;
+  std::uint64_t generation_ = 0;
+  std::span<std::byte> bytes_;
+};
+
+struct StoreOptions {
+  std::size_t dram_bytes = std::size_t{1} << 30;  // the segment; its pages are reserved at creation
+  std::size_t block_bytes = 0;                    // size of kBlock objects; 0: there are none
+  std::optional<std::size_t> tail_bytes;          // cap of kTail objects together; default dram_bytes / 20, 0: none kept
+  std::size_t index_entries = 0;                  // 0: derived from dram_bytes and block_bytes
+  Path disk_dir;                                  // empty: no disk tier
+  std::uint64_t disk_bytes = std::uint64_t{8} << 30;
+  const Clock* clock = &real_clock();             // outlives the store
+};
+
+// Counters since creation and gauges of now; a consistent-enough snapshot for metrics.
+struct StoreStats {
+  // gauges
+  std::uint64_t segment_bytes = 0, used_bytes = 0, tail_bytes = 0, limbo_bytes = 0;
+  std::uint64_t blocks_total = 0;     // kBlock-sized pieces the segment can hold
+  std::uint64_t blocks_reserved = 0;  // held by reservations
+  std::uint64_t blocks_cached = 0;    // committed, pinned or not
+  std::uint64_t blocks_pinned = 0;    // committed and pinned now
+  std::uint64_t objects = 0;          // committed, all classes
+  std::uint64_t pins = 0, reservations = 0;
+  // counters
+  std::uint64_t commits = 0, commit_duplicates = 0, aborts = 0, removes = 0;
+  std::uint64_t evicted_objects = 0, evicted_bytes = 0, evict_skipped_pinned = 0;
+  std::uint64_t lookups = 0, hits = 0, misses = 0;
+  // disk tier; zero without one
+  bool disk = false;
+  std::uint64_t disk_objects = 0, disk_used_bytes = 0, disk_cap_bytes = 0;
+  std::uint64_t disk_written_bytes = 0, disk_read_bytes = 0, disk_hits = 0, disk_write_dropped = 0;
+  std::uint64_t disk_errors = 0, quarantined_entries = 0, quarantined_bytes = 0;
+};
+
+// The longest readable run of a chain of keys.
+struct Run {
+  std::vector<Pin> pins;      // pins[i] holds keys[i]
+  std::size_t from_disk = 0;  // how many of them came from disk
+  std::string stop_reason;    // why it ended before the last key: "" (a plain miss) or what went wrong
+};
+
+class Store {
+ public:
+  // Fails when the memory can't be reserved, or the disk folder is unusable (in use by a live process, other version).
+  static Result<std::unique_ptr<Store>> create(StoreOptions options);
+  ~Store();  // all pins and reservations must be gone; flushes the disk tier
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  // Space for one object. Evicts what is unpinned, oldest first, to make room. kResourceExhausted: everything is pinned or
+  // reserved (the message says how much of each); kInvalidArgument: larger than the segment could ever hold.
+  Result<Reservation> reserve(ObjectClass object_class, std::size_t bytes);
+  // `count` blocks or none.
+  Result<std::vector<Reservation>> reserve_blocks(std::size_t count);
+  // Blocks that reserve_blocks could get now: free plus evictable.
+  std::size_t blocks_available() const;
+
+  // Publishes a filled reservation under `key` and pins it. When the key is taken already, the reservation's space is given
+  // back and the result pins the existing object. Either way the returned pin is the object that readers see.
+  Result<Pin> commit(Reservation reservation, std::string_view key);
+  // The same without a pin to hold.
+  Result<void> put(ObjectClass object_class, std::string_view key, std::span<const std::byte> bytes);
+
+  // Pins the object if it is in memory. Counts as a use.
+  std::optional<Pin> lookup(std::string_view key);
+  // Memory, else disk: restores it into a reservation first. An object of another size than `bytes` (0: any) is a miss.
+  std::optional<Pin> fetch(std::string_view key, ObjectClass object_class, std::size_t bytes = 0);
+  // The longest run of kBlock objects keys[0..] that was really read: memory first, disk where that ends; a fault ends the
+  // run, never fails it. Touches from the last to the first, so that a chain is evicted from its end.
+  Run fetch_run(std::span<const std::string> keys);
+  // How many of keys[0..] are in memory or on disk now. A hint: nothing is pinned.
+  std::size_t probe_run(std::span<const std::string> keys) const;
+
+  // True when the key was there. Readers that hold it keep reading; nobody finds it afterwards, not after a restart either.
+  bool remove(std::string_view key);
+
+  // Waits until all that was committed before the call is on disk as the fsync policy has it. Ok at once without a disk.
+  Result<void> flush();
+  StoreStats stats() const;
+  const StoreOptions& options() const { return options_; }
+
+ private:
+  friend class Pin;
+  friend class Reservation;
+  explicit Store(StoreOptions options);
+  StoreOptions options_;
+  std::unique_ptr<MasterCore> master_;
+};
+
+}  // namespace nmc::store
