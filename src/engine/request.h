@@ -1,0 +1,70 @@
+// What goes into the engine and what comes out of it: token ids, never text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "kv/prefix.h"
+
+namespace nmc::engine {
+
+using kv::TokenId;
+
+struct SamplingParams {
+  float temperature = 1.0f;  // 0: greedy
+  float top_p = 1.0f;        // (0, 1]
+  std::uint32_t top_k = 0;   // 0: all
+  std::uint64_t seed = 0;    // the noise of a token is keyed by (seed, position), so a resumed request draws the same
+};
+
+struct GenerateRequest {
+  std::string id;               // unique among live requests
+  std::vector<TokenId> prompt;  // 1 .. max_context - 1 ids, each below the vocabulary size
+  SamplingParams sampling;
+  std::size_t max_tokens = 16;  // tokens to generate, at least 1
+  bool ignore_eos = false;
+  std::string cache_salt;       // KV is shared only between requests of equal salts
+  std::optional<Nanos> deadline;  // absolute, by the runtime's clock; nullopt: none
+};
+
+enum class FinishReason { kStop, kLength, kCancelled, kFailed };
+
+enum class CacheSource { kNone, kDram, kDisk, kRemote, kMixed };
+const char* cache_source_name(CacheSource source);
+
+// Names, units and meanings are those of docs/formats.md, "metrics".
+struct RequestMetrics {
+  double queue_ms = 0, lookup_ms = 0, restore_ms = 0, prefill_ms = 0;
+  double export_ms = 0, encode_ms = 0, transport_ms = 0, unpack_ms = 0, import_ms = 0;
+  double ttft_ms = 0, decode_ms = 0, e2e_ms = 0;
+  std::size_t prompt_tokens = 0, computed_tokens = 0, saved_tokens = 0, output_tokens = 0;
+  std::size_t hit_blocks = 0;
+  CacheSource cache_source = CacheSource::kNone;
+  std::uint64_t snapshot_bytes = 0, transfer_bytes = 0;
+  std::string transfer_carrier = "none";  // none, memory, shm, tcp
+  std::size_t preemptions = 0;
+};
+
+struct Outcome {
+  FinishReason reason = FinishReason::kStop;
+  std::optional<Error> error;  // with kFailed (and a kDeadlineExceeded one): why
+  RequestMetrics metrics;
+};
+
+// Hears what becomes of one request. Called on an engine thread: must return quickly and never call back into the runtime
+// except for cancel(). on_token for each generated id in order, the end-of-sequence id included when it ends the request; then
+// on_finish exactly once, and nothing after it.
+class RequestListener {
+ public:
+  virtual ~RequestListener() = default;
+  virtual void on_token(TokenId token) = 0;
+  virtual void on_finish(const Outcome& outcome) = 0;
+};
+
+}  // namespace nmc::engine

@@ -1,0 +1,88 @@
+// A runtime turns requests into tokens on one or more workers. The HTTP server, the demo and the benchmarks see only this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "engine/request.h"
+#include "model/decoder.h"
+#include "store/store.h"
+
+namespace nmc::engine {
+
+enum class Mode { kMonolithic, kPd };
+enum class Reuse { kNone, kLocal, kGlobal };
+enum class Transfer { kDirect, kShm, kTcp };
+const char* mode_name(Mode mode);              // "monolithic", "pd"
+const char* reuse_name(Reuse reuse);           // "none", "local", "global"
+const char* transfer_name(Transfer transfer);  // "direct", "shm", "tcp"
+
+struct RuntimeOptions {
+  Mode mode = Mode::kMonolithic;
+  Reuse reuse = Reuse::kGlobal;
+  Transfer transfer = Transfer::kDirect;  // between the workers of kPd
+  std::uint32_t block_tokens = 16;
+  std::size_t max_queue = 256;            // requests accepted but not running; one more is refused
+  std::size_t max_running = 64;           // sequences in one batch
+  std::size_t max_batch_tokens = 256;     // rows of one forward pass: decode rows first, then a chunk of prefill
+  std::size_t max_context = 0;            // 0: the model's
+  const Clock* clock = &real_clock();     // outlives the runtime
+};
+
+struct WorkerStatus {
+  std::string name;   // "worker-0", "prefill-0", "decode-0"
+  std::string role;   // "prefill", "decode", "both"
+  std::int64_t pid = 0;
+  std::string state;  // "ready", "draining", "stopped"
+  std::size_t restarts = 0, queued = 0, running = 0;
+  double utilization = 0;  // busy time over wall time since start
+};
+
+// Totals since start.
+struct RuntimeCounters {
+  std::uint64_t requests_received = 0, requests_finished = 0, requests_cancelled = 0, requests_failed = 0;
+  std::uint64_t requests_rejected = 0;  // queue full
+  std::uint64_t prompt_tokens = 0, computed_tokens = 0, saved_tokens = 0, output_tokens = 0;
+  std::uint64_t hit_blocks = 0, preemptions = 0, steps = 0;
+  std::uint64_t snapshot_bytes = 0, transfer_bytes = 0;
+  std::uint64_t leaked_handles = 0, residual_slots = 0, worker_failures = 0;
+};
+
+struct RuntimeStatus {
+  std::size_t queued = 0, running = 0, max_queue = 0, max_running = 0;
+  std::vector<WorkerStatus> workers;
+  RuntimeCounters counters;
+};
+
+// Thread-safe.
+class Runtime {
+ public:
+  virtual ~Runtime() = default;  // cancels what is left and waits for the workers
+
+  // Queues the request. `listener` is kept until its on_finish returned. kResourceExhausted: the queue is full;
+  // kInvalidArgument: the prompt is empty, holds an unknown id, or prompt and max_tokens don't fit context or block pool;
+  // kUnavailable: draining.
+  virtual Result<void> submit(GenerateRequest request, std::shared_ptr<RequestListener> listener) = 0;
+
+  // Ends the request within one step, with FinishReason::kCancelled; unknown or finished ids are ignored.
+  virtual void cancel(const std::string& id) = 0;
+
+  // Refuses new requests and waits until none is left, at most `timeout`; then cancels the rest. True: none had to be.
+  virtual bool drain(Nanos timeout) = 0;
+
+  virtual RuntimeStatus status() const = 0;
+  virtual const RuntimeOptions& options() const = 0;
+};
+
+// The parts are borrowed and outlive the runtime. `store` was made with block_bytes of ns.layout, whose block_tokens is
+// options.block_tokens; `ns` has neither adapter nor salt.
+std::unique_ptr<Runtime> create_runtime(const RuntimeOptions& options, const model::Decoder& decoder, kv::Namespace ns,
+                                        store::Store& store, ThreadPool& pool);
+
+}  // namespace nmc::engine

@@ -1,0 +1,68 @@
+// The forward pass of a Llama-shaped decoder over sequences of mixed lengths, on packed weights and a paged KV cache.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "base/syscall.h"
+#include "base/thread_pool.h"
+#include "kv/layout.h"
+#include "kv/prefix.h"
+#include "model/config.h"
+
+namespace nmc::model {
+
+class Checkpoint;
+
+// Rows of one sequence in a forward pass: consecutive tokens at positions start, start + 1, ...
+struct Chunk {
+  std::span<const kv::TokenId> tokens;  // at least one, each below the vocabulary size
+  std::size_t start = 0;
+  std::span<std::byte* const> blocks;   // address of each block up to the last token's, in order; those that hold positions
+                                        // from `start` on are written
+  float* logits = nullptr;              // vocab floats for the last token, or nullptr when not wanted
+};
+
+// Scratch memory of one caller of forward(); grows to the largest pass seen. Not thread-safe.
+class Workspace {
+ public:
+  float* floats(std::size_t slot, std::size_t count);
+
+ private:
+  std::vector<std::vector<float>> slots_;
+};
+
+// Immutable; forward() may run on several threads at once, each with its own Workspace and its own blocks to write.
+class Decoder {
+ public:
+  // Packs the checkpoint's weights: 16-bit panels for kBf16 (f16 checkpoints stay f16), f32 for kF32. `dtype` is also the
+  // KV cache's.
+  static Result<std::unique_ptr<Decoder>> load(const Checkpoint& checkpoint, const ModelConfig& config, Dtype dtype,
+                                               ThreadPool& pool);
+  // Weights N(0, 0.02) (norms 1) drawn from `seed`, the same on every machine.
+  static Result<std::unique_ptr<Decoder>> random(const ModelConfig& config, std::uint64_t seed, Dtype dtype, ThreadPool& pool);
+  ~Decoder();
+
+  const ModelConfig& config() const;
+  Dtype dtype() const;
+  kv::KvLayout kv_layout(std::uint32_t block_tokens) const;
+  // Names the weights: tree hash over the tensors for a checkpoint, seed and shape for random ones.
+  const std::string& weights_digest() const;
+  std::size_t weight_bytes() const;  // packed
+
+  // One pass over all chunks: writes their KV into the blocks, fills the logits asked for. A chunk's bits don't depend on
+  // the other chunks nor on where a prompt was cut.
+  void forward(ThreadPool& pool, std::span<const Chunk> chunks, std::uint32_t block_tokens, Workspace& workspace) const;
+
+ private:
+  struct Impl;
+  explicit Decoder(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace nmc::model
