@@ -1,0 +1,46 @@
+// Ids to text as they come: never half a character.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "model/tokenizer.h"
+
+namespace nmc::model {
+
+// Bytes in any pieces to valid UTF-8. A maximal sequence that can't become a character turns into one U+FFFD (the rule of
+// Unicode, of Python's errors="replace" and of Rust's from_utf8_lossy), as soon as that is certain and not before. What
+// push() and flush() return is valid UTF-8 each, and joined it doesn't depend on how the bytes were cut. Not thread-safe.
+class Utf8Stream {
+ public:
+  std::string push(std::string_view bytes);
+  // The end: an unfinished character becomes U+FFFD. Ready for another text afterwards.
+  std::string flush();
+
+ private:
+  void push_byte(std::uint8_t byte, std::string& out);
+
+  std::string pending_;        // a proper prefix of a character
+  unsigned missing_ = 0;       // bytes to its end
+  std::uint8_t low_ = 0x80;    // bounds of the next byte
+  std::uint8_t high_ = 0xBF;
+};
+
+// The text of one sequence. push() of each id, then flush(), joined, equals Tokenizer::decode of all ids. The tokenizer must
+// outlive it. Not thread-safe.
+class Detokenizer {
+ public:
+  explicit Detokenizer(const Tokenizer& tokenizer, bool skip_special = true)
+      : tokenizer_(&tokenizer), skip_special_(skip_special) {}
+
+  std::string push(TokenId id);
+  std::string flush() { return stream_.flush(); }
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool skip_special_;
+  Utf8Stream stream_;
+};
+
+}  // namespace nmc::model

@@ -1,0 +1,64 @@
+// Text to token ids and back.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/files.h"
+#include "base/hash.h"
+#include "base/result.h"
+#include "kv/prefix.h"
+
+namespace nmc::model {
+
+using kv::TokenId;
+
+struct EncodeOptions {
+  // Text that spells a control token ("</s>") becomes that token. Off for whatever a user wrote inside a chat message:
+  // there such text is only text.
+  bool parse_special = false;
+  // Put the start token in front if this tokenizer is one that does (adds_bos()).
+  bool add_bos = false;
+};
+
+// Immutable, thread-safe. Ids beyond vocab_size() (a model's table may be larger) stand for nothing.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Total: text that isn't valid UTF-8 is encoded byte by byte where it isn't.
+  virtual std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const = 0;
+
+  // The bytes an id stands for in decoded text, control tokens included ("</s>"); they may be part of a character. Valid
+  // as long as the tokenizer.
+  virtual std::string_view token_text(TokenId id) const = 0;
+  // The same, but empty for control tokens: what a user gets to see.
+  std::string_view token_bytes(TokenId id) const { return is_special(id) ? std::string_view() : token_text(id); }
+
+  virtual std::size_t vocab_size() const = 0;  // highest id + 1
+  virtual bool is_special(TokenId id) const = 0;
+
+  // The control token of that text, if there is one.
+  virtual std::optional<TokenId> special_id(std::string_view text) const = 0;
+  virtual std::optional<TokenId> bos_id() const = 0;
+  virtual bool adds_bos() const = 0;
+  // Ids that end a generation as far as the tokenizer's files say; a model's config may name more.
+  virtual std::span<const TokenId> eos_ids() const = 0;
+
+  // Equal digests mean that equal text gives equal ids.
+  virtual Digest digest() const = 0;
+
+  // Valid UTF-8: bytes that form no character become U+FFFD as in Python's errors="replace".
+  std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
+};
+
+// The tokenizer of a checkpoint folder: tokenizer.json and, if there, tokenizer_config.json (bos_token, eos_token,
+// add_bos_token). What isn't supported is an error that names file and construct.
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const Path& folder);
+
+}  // namespace nmc::model
