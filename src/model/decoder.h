@@ -18,6 +18,7 @@
 namespace nmc::model {
 
 class Checkpoint;
+class WeightSource;
 
 // Rows of one sequence in a forward pass: consecutive tokens at positions start, start + 1, ...
 struct Chunk {
@@ -31,27 +32,30 @@ struct Chunk {
 // Scratch memory of one caller of forward(); grows to the largest pass seen. Not thread-safe.
 class Workspace {
  public:
-  float* floats(std::size_t slot, std::size_t count);
+  Workspace();
+  ~Workspace();
 
  private:
-  std::vector<std::vector<float>> slots_;
+  friend class Decoder;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 // Immutable; forward() may run on several threads at once, each with its own Workspace and its own blocks to write.
 class Decoder {
  public:
-  // Packs the checkpoint's weights: 16-bit panels for kBf16 (f16 checkpoints stay f16), f32 for kF32. `dtype` is also the
-  // KV cache's.
-  static Result<std::unique_ptr<Decoder>> load(const Checkpoint& checkpoint, const ModelConfig& config, Dtype dtype,
-                                               ThreadPool& pool);
-  // Weights N(0, 0.02) (norms 1) drawn from `seed`, the same on every machine.
+  // Packs the weights: 16-bit panels for kBf16 (f16 checkpoints stay f16), f32 for kF32. `dtype` is also the KV cache's.
+  static Result<std::unique_ptr<Decoder>> create(const ModelConfig& config, WeightSource& weights, Dtype dtype,
+                                                 ThreadPool& pool);
+  static Result<std::unique_ptr<Decoder>> load(const Checkpoint& checkpoint, Dtype dtype, ThreadPool& pool);
+  // Random weights drawn from `seed`, the same on every machine (RandomWeights).
   static Result<std::unique_ptr<Decoder>> random(const ModelConfig& config, std::uint64_t seed, Dtype dtype, ThreadPool& pool);
   ~Decoder();
 
   const ModelConfig& config() const;
   Dtype dtype() const;
   kv::KvLayout kv_layout(std::uint32_t block_tokens) const;
-  // Names the weights: tree hash over the tensors for a checkpoint, seed and shape for random ones.
+  // Names the weights: tree hash over the tensors for a checkpoint, kind and seed for random ones.
   const std::string& weights_digest() const;
   std::size_t weight_bytes() const;  // packed
 
