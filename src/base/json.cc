@@ -54,7 +54,9 @@ class LimitedBuilder final : public nlohmann::json_sax<Json> {
       parent.push_back(std::move(value));
       return &parent.back();
     }
-    return &(parent[key_] = std::move(value));
+    if (limits_.allow_duplicate_keys) return &(parent[key_] = std::move(value));
+    // The name is known to be new (key()), and an ordered object's operator[] would search all names before it.
+    return &parent.get_ref<Json::object_t&>().emplace_back(std::move(key_), std::move(value)).second;
   }
   template <typename T>
   bool add(T&& value) {
@@ -87,14 +89,6 @@ class LimitedBuilder final : public nlohmann::json_sax<Json> {
   std::string key_;
   std::string reason_;
 };
-
-std::string describe(const Json& value) {
-  std::string text = dump_json(value);
-  if (text.size() > 40) text = text.substr(0, 37) + "...";
-  // A cut may split a character; the message must stay valid UTF-8.
-  while (!text.empty() && !is_valid_utf8(text)) text.pop_back();
-  return text;
-}
 
 // nlohmann's parser turns a lone surrogate escape into an error; JSON allows it, and clients send it. Rewrites such
 // escapes to \ufffd before parsing.
@@ -169,7 +163,7 @@ Result<std::int64_t> JsonFields::integer(std::string_view name, std::int64_t low
   if (!value->is_number_integer() || too_big || value->get<std::int64_t>() < low ||
       value->get<std::int64_t>() > high) {
     return invalid_argument("`{}`: expected an integer from {} to {}, got {}", path_of(name), low, high,
-                            describe(*value));
+                            describe_json(*value));
   }
   return value->get<std::int64_t>();
 }
@@ -178,7 +172,7 @@ Result<double> JsonFields::number(std::string_view name, double low, double high
   NMC_FIND_OR_FAIL(value, name);
   if (!value->is_number() || !(value->get<double>() >= low && value->get<double>() <= high)) {
     return invalid_argument("`{}`: expected a number from {} to {}, got {}", path_of(name), low, high,
-                            describe(*value));
+                            describe_json(*value));
   }
   return value->get<double>();
 }
@@ -186,7 +180,7 @@ Result<double> JsonFields::number(std::string_view name, double low, double high
 Result<bool> JsonFields::boolean(std::string_view name) const {
   NMC_FIND_OR_FAIL(value, name);
   if (!value->is_boolean()) {
-    return invalid_argument("`{}`: expected true or false, got {}", path_of(name), describe(*value));
+    return invalid_argument("`{}`: expected true or false, got {}", path_of(name), describe_json(*value));
   }
   return value->get<bool>();
 }
@@ -194,7 +188,7 @@ Result<bool> JsonFields::boolean(std::string_view name) const {
 Result<std::string> JsonFields::string(std::string_view name) const {
   NMC_FIND_OR_FAIL(value, name);
   if (!value->is_string()) {
-    return invalid_argument("`{}`: expected a string, got {}", path_of(name), describe(*value));
+    return invalid_argument("`{}`: expected a string, got {}", path_of(name), describe_json(*value));
   }
   return value->get<std::string>();
 }
@@ -211,7 +205,7 @@ Result<std::vector<std::int64_t>> JsonFields::integers(std::string_view name) co
     }
   }
   if (!fits) {
-    return invalid_argument("`{}`: expected an array of integers, got {}", path_of(name), describe(*value));
+    return invalid_argument("`{}`: expected an array of integers, got {}", path_of(name), describe_json(*value));
   }
   return numbers;
 }
@@ -247,6 +241,14 @@ const char* json_type_name(const Json& value) {
     case Json::value_t::number_float: return "a number";
     default: return "a value";
   }
+}
+
+std::string describe_json(const Json& value) {
+  std::string text = dump_json(value);
+  if (text.size() > 40) text = text.substr(0, 37) + "...";
+  // A cut may split a character; the message must stay valid UTF-8.
+  while (!text.empty() && !is_valid_utf8(text)) text.pop_back();
+  return text;
 }
 
 std::string dump_json(const Json& value) {

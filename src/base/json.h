@@ -53,6 +53,8 @@ class JsonFields {
 
 // "an object", "a string", ... for messages.
 const char* json_type_name(const Json& value);
+// The value as JSON, cut to 40 bytes, for messages.
+std::string describe_json(const Json& value);
 
 // One line, or indented by two. Invalid UTF-8 in strings becomes U+FFFD rather than an exception.
 std::string dump_json(const Json& value);

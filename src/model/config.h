@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,6 +49,9 @@ struct ModelConfig {
 
 // `path` names the file in messages: "/x/config.json: `hidden_act`: expected \"silu\", got \"gelu\"".
 Result<ModelConfig> parse_config(const Json& json, std::string_view path);
+
+// A member that is one id, an array of ids, or absent or null (none); each from 0 to `last`.
+Result<std::vector<kv::TokenId>> read_token_ids(const JsonFields& fields, std::string_view name, std::int64_t last);
 
 // Reads and parses one file.
 Result<ModelConfig> read_config(const Path& path);
