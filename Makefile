@@ -1,0 +1,77 @@
+# One word a job; `make` or `make help` lists them. Nothing needs to be typed before: each job sets up what it needs.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+JOBS ?= $(shell nproc)
+BIN := build/release/bin
+PYTEST := .venv/bin/python -m pytest
+FUZZ_SECONDS ?= 60
+SOAK_RUNS ?= 20
+REFERENCE ?=
+
+# $(call build,PRESET,TARGETS...): no target means all of them.
+build = cmake --preset $(1) --log-level=WARNING >/dev/null && \
+  cmake --build --preset $(1) --parallel $(JOBS) $(if $(2),--target $(2))
+
+.PHONY: help setup setup-build setup-dev build demo test bench lint format clean soak fuzz asan tsan clang test-peers
+
+help:  ## This list
+	@awk -F ':.*##  *' '/^[a-z-]+:.*##/ { printf "%-12s %s\n", $$1, $$2 }' Makefile
+
+setup-build:
+	@scripts/setup --build
+setup:
+	@scripts/setup
+setup-dev:
+	@scripts/setup --dev
+
+build: setup-build  ## Everything, preset release, to build/release/bin
+	@$(call build,release)
+
+demo: setup-build  ## One completion through the whole path, then the same from the cache
+	@$(call build,release,nano-mooncake)
+	@$(BIN)/nano-mooncake-demo
+
+test: setup  ## All tests of preset release: units, processes, command line, HTTP
+	@$(call build,release)
+	@ctest --preset release --parallel $(JOBS)
+
+bench: setup-build  ## Prefill and decode throughput beside this machine's own limits
+	@$(call build,release,nano-mooncake)
+	@$(BIN)/nano-mooncake bench-engine
+
+lint: setup-dev  ## Formatting of changed files, clang's warnings, thread-safety and clang-tidy
+	@scripts/lint
+
+format: setup-dev  ## clang-format over the files changed since origin/main
+	@scripts/lint --format
+
+asan: setup  ## Unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(call build,asan-ubsan)
+	@ctest --preset asan-ubsan --parallel $(JOBS)
+
+tsan: setup  ## Unit tests under ThreadSanitizer
+	@$(call build,tsan)
+	@ctest --preset tsan --parallel $(JOBS)
+
+clang: setup-dev  ## Build and tests by clang, with its thread-safety analysis
+	@$(call build,clang)
+	@ctest --preset clang --parallel $(JOBS)
+
+fuzz: setup-dev  ## Each fuzz target for FUZZ_SECONDS (60)
+	@$(call build,fuzz)
+	@scripts/fuzz build/fuzz/bin --seconds $(FUZZ_SECONDS)
+
+soak: setup-dev  ## Unit tests SOAK_RUNS (20) times over, then the fuzz targets for FUZZ_SECONDS each
+	@$(call build,release)
+	@ctest --preset release --parallel $(JOBS) --label-regex unit --repeat until-fail:$(SOAK_RUNS)
+	@$(MAKE) fuzz
+
+test-peers: setup  ## Comparisons with other implementations; REFERENCE=DIR is a venv that has them
+	@$(call build,release)
+	@NMC_BIN_DIR=$(CURDIR)/$(BIN) NMC_REFERENCE="$(REFERENCE)" $(PYTEST) -rs -m peer tests
+
+clean:  ## Removes build/; .venv and what the programs wrote stay
+	@rm -rf build
