@@ -31,7 +31,8 @@ struct RuntimeOptions {
   std::size_t max_queue = 256;            // requests accepted but not running; one more is refused
   std::size_t max_running = 64;           // sequences in one batch
   std::size_t max_batch_tokens = 256;     // rows of one forward pass: decode rows first, then a chunk of prefill
-  std::size_t max_context = 0;            // 0: the model's
+  std::size_t max_context = 0;            // prompt and output tokens of a request; 0: the model's
+  std::vector<TokenId> eos_ids;           // end a generation unless the request ignores them
   const Clock* clock = &real_clock();     // outlives the runtime
 };
 

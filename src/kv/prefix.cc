@@ -22,7 +22,7 @@ Digest Namespace::digest() const {
   hash.update_field(weights).update_field(config).update_field(tokenizer);
   hash.update_field(fmt::format("{}/{}/{}/{}/{}/{}", layout.layers, layout.kv_heads, layout.head_dim,
                                 layout.block_tokens, dtype_name(layout.dtype), static_cast<int>(layout.kind)));
-  hash.update_field(adapter).update_field(salt).update_field(instruction_level);
+  hash.update_field(adapter).update_field(salt).update_field(scope).update_field(instruction_level);
   hash.update_field(fmt::format("{}", numerics_version));
   return hash.finish();
 }

@@ -23,6 +23,7 @@ struct Namespace {
   KvLayout layout;
   std::string adapter;      // "" = none
   std::string salt;         // tenant's salt, "" = none
+  std::string scope;        // "" = shared by all workers; else the one worker whose blocks these are
   std::string instruction_level;
   std::uint32_t numerics_version = 0;
 

@@ -1,5 +1,7 @@
 #include "model/model.h"
 
+#include <algorithm>
+
 #include "kernels/kernels.h"
 #include "model/byte_tokenizer.h"
 #include "model/checkpoint.h"
@@ -34,6 +36,14 @@ Result<Model> load_folder(const Path& folder, Dtype dtype, ThreadPool& pool) {
 }
 
 }  // namespace
+
+std::vector<kv::TokenId> Model::eos_ids() const {
+  std::vector<kv::TokenId> ids = config.eos_ids;
+  for (const kv::TokenId id : tokenizer->eos_ids()) {
+    if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  }
+  return ids;
+}
 
 kv::Namespace Model::kv_namespace(std::uint32_t block_tokens) const {
   kv::Namespace ns;

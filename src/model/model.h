@@ -23,6 +23,8 @@ struct Model {
   std::unique_ptr<ChatTemplate> chat_template;
   std::unique_ptr<Decoder> decoder;
 
+  // Ids that end a generation: the config's and the tokenizer's.
+  std::vector<kv::TokenId> eos_ids() const;
   // Everything KV depends on, without adapter and salt.
   kv::Namespace kv_namespace(std::uint32_t block_tokens) const;
 };
