@@ -71,7 +71,7 @@ soak: setup-dev  ## Unit tests SOAK_RUNS (20) times over, then the fuzz targets 
 
 test-peers: setup  ## Comparisons with other implementations; REFERENCE=DIR is a venv that has them
 	@$(call build,release)
-	@NMC_BIN_DIR=$(CURDIR)/$(BIN) NMC_REFERENCE="$(REFERENCE)" $(PYTEST) -rs -m peer tests
+	@NMC_BIN_DIR=$(CURDIR)/$(BIN) NMC_REFERENCE="$(REFERENCE)" $(PYTEST) -rs tests/peers
 
 clean:  ## Removes build/; .venv and what the programs wrote stay
 	@rm -rf build
