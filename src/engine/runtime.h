@@ -82,8 +82,8 @@ class Runtime {
 };
 
 // The parts are borrowed and outlive the runtime. `store` was made with block_bytes of ns.layout, whose block_tokens is
-// options.block_tokens; `ns` has neither adapter nor salt.
-std::unique_ptr<Runtime> create_runtime(const RuntimeOptions& options, const model::Decoder& decoder, kv::Namespace ns,
+// options.block_tokens; `ns` has neither adapter nor salt. Fails when a hand-over can't be set up.
+Result<std::unique_ptr<Runtime>> create_runtime(const RuntimeOptions& options, const model::Decoder& decoder, kv::Namespace ns,
                                         store::Store& store, ThreadPool& pool);
 
 }  // namespace nmc::engine

@@ -143,8 +143,9 @@ class Store {
   std::size_t blocks_available() const;
 
   // Publishes a filled reservation under `key` and pins it. When the key is taken already, the reservation's space is given
-  // back and the result pins the existing object. Either way the returned pin is the object that readers see.
-  Result<Pin> commit(Reservation reservation, std::string_view key);
+  // back and the result pins the existing object. Either way the returned pin is the object that readers see. On failure
+  // the reservation stays with the caller, its bytes untouched.
+  Result<Pin> commit(Reservation&& reservation, std::string_view key);
   // The same without a pin to hold.
   Result<void> put(ObjectClass object_class, std::string_view key, std::span<const std::byte> bytes);
 

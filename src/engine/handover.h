@@ -1,0 +1,55 @@
+// KV from the worker that computed it to the worker that goes on with it.
+//
+// direct  blocks change hands: no bytes move
+// shm     a snapshot in a shared-memory segment: one copy in, one copy out
+// tcp     the same snapshot through a loopback socket
+//
+// The last two exist to be measured and to cross hosts; all three give the same bits.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/result.h"
+#include "engine/runtime.h"
+#include "engine/sequence.h"
+#include "kv/layout.h"
+#include "store/store.h"
+
+namespace nmc::engine {
+
+// A sequence's KV between send() and receive(). Destroying it drops the KV and whatever memory held it.
+class Parcel {
+ public:
+  virtual ~Parcel() = default;
+};
+
+struct HandoverContext {
+  kv::KvLayout layout;
+  Digest ns;  // of the model without salt: both ends must agree on it
+  store::Store* store = nullptr;
+  const Clock* clock = nullptr;
+  Nanos progress_deadline = std::chrono::seconds(10);  // a peer that moves no byte for so long is given up
+};
+
+// send() is called by the prefill worker's loop, receive() by the decode worker's; each from one thread at a time.
+class Handover {
+ public:
+  virtual ~Handover() = default;
+
+  // Takes the KV of the computed tokens out of `sequence` into sequence.parcel, and fills the sending stages of its metrics.
+  // On failure the sequence keeps its blocks.
+  virtual Result<void> send(Sequence& sequence) = 0;
+
+  // Unpacks sequence.parcel into blocks: afterwards the sequence stands as it did before send(), but for blocks being its own
+  // where they were shared. kResourceExhausted: no room now, the parcel is kept for another try. Any other error: the KV is
+  // lost, and the sequence has neither blocks nor parcel (it will be computed again).
+  virtual Result<void> receive(Sequence& sequence) = 0;
+};
+
+Result<std::unique_ptr<Handover>> create_handover(Transfer transfer, HandoverContext context);
+
+}  // namespace nmc::engine

@@ -1,0 +1,240 @@
+#include "engine/local_runtime.h"
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace nmc::engine {
+
+const char* mode_name(Mode mode) { return mode == Mode::kMonolithic ? "monolithic" : "pd"; }
+const char* reuse_name(Reuse reuse) {
+  return reuse == Reuse::kNone ? "none" : reuse == Reuse::kLocal ? "local" : "global";
+}
+const char* transfer_name(Transfer transfer) {
+  return transfer == Transfer::kDirect ? "direct" : transfer == Transfer::kShm ? "shm" : "tcp";
+}
+
+Result<std::unique_ptr<Runtime>> create_runtime(const RuntimeOptions& options, const model::Decoder& decoder, kv::Namespace ns,
+                                                store::Store& store, ThreadPool& pool) {
+  return LocalRuntime::create(options, decoder, std::move(ns), store, pool);
+}
+
+LocalRuntime::LocalRuntime(const RuntimeOptions& options, const model::Decoder& decoder, store::Store& store)
+    : options_([&] {
+        RuntimeOptions filled = options;
+        const std::size_t limit = decoder.config().max_positions;
+        if (filled.max_context == 0 || filled.max_context > limit) filled.max_context = limit;
+        return filled;
+      }()),
+      decoder_(decoder),
+      store_(store) {}
+
+Result<std::unique_ptr<Runtime>> LocalRuntime::create(const RuntimeOptions& options, const model::Decoder& decoder,
+                                                      kv::Namespace ns, store::Store& store, ThreadPool& pool) {
+  NMC_REQUIRE(store.options().block_bytes == ns.layout.block_bytes() && ns.layout.block_tokens == options.block_tokens,
+              "store blocks of {} bytes, layout {}", store.options().block_bytes, ns.layout.to_string());
+  std::unique_ptr<LocalRuntime> runtime(new LocalRuntime(options, decoder, store));
+  LocalRuntime* self = runtime.get();
+  if (options.mode == Mode::kMonolithic) {
+    self->add_worker("worker-0", "both", pool, ns, self->hooks_for(0));
+  } else {
+    HandoverContext context{.layout = ns.layout, .ns = ns.digest(), .store = &store, .clock = self->options_.clock};
+    NMC_ASSIGN_OR_RETURN(self->handover_, create_handover(options.transfer, context));
+    WorkerHooks prefill = self->hooks_for(0);
+    prefill.on_prefilled = [self](std::unique_ptr<Sequence> sequence) { self->pass_on(std::move(sequence)); };
+    self->add_worker("prefill-0", "prefill", pool, ns, std::move(prefill));
+    self->add_worker("decode-0", "decode", pool, ns, self->hooks_for(1));
+  }
+  for (const auto& worker : self->workers_) worker->start();
+  return std::unique_ptr<Runtime>(std::move(runtime));
+}
+
+// The prefill worker goes first: until it has stopped it may pass sequences on.
+LocalRuntime::~LocalRuntime() {
+  cancel_all();
+  for (const auto& worker : workers_) worker->stop();
+}
+
+Worker& LocalRuntime::add_worker(std::string name, std::string role, ThreadPool& pool, const kv::Namespace& ns,
+                                 WorkerHooks hooks) {
+  PrefixCache* cache = nullptr;
+  if (options_.reuse != Reuse::kNone) {
+    kv::Namespace own = ns;
+    if (options_.reuse == Reuse::kLocal) own.scope = name;
+    caches_.push_back(std::make_unique<PrefixCache>(store_, std::move(own), decoder_.config().vocab, *options_.clock));
+    cache = caches_.back().get();
+  }
+  const WorkerParts parts{.decoder = &decoder_, .store = &store_, .pool = &pool, .cache = cache, .inbound = handover_.get(),
+                          .options = &options_};
+  workers_.push_back(std::make_unique<Worker>(std::move(name), std::move(role), parts, std::move(hooks)));
+  return *workers_.back();
+}
+
+WorkerHooks LocalRuntime::hooks_for(std::size_t worker) {
+  WorkerHooks hooks;
+  hooks.on_admitted = [this](const Sequence&) {
+    MutexLock lock(mutex_);
+    --queued_;
+  };
+  hooks.on_finished = [this](Sequence& sequence, FinishReason reason, std::optional<Error> error) {
+    finished(sequence, reason, std::move(error));
+  };
+  hooks.on_blocks_released = [this, worker] { poke_others(worker); };
+  return hooks;
+}
+
+void LocalRuntime::poke_others(std::size_t worker) {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (i != worker) workers_[i]->poke();
+  }
+}
+
+// ---- Requests -------------------------------------------------------------------------------------------------------
+
+Result<void> LocalRuntime::check(const GenerateRequest& request) const {
+  if (request.prompt.empty()) return invalid_argument("the prompt is empty, expected at least one token");
+  if (request.max_tokens == 0) return invalid_argument("max_tokens is 0, expected at least 1");
+  for (const TokenId id : request.prompt) {
+    if (id >= decoder_.config().vocab) {
+      return invalid_argument("prompt holds token id {}, expected ids below {}", id, decoder_.config().vocab);
+    }
+  }
+  if (request.prompt.size() >= options_.max_context || request.max_tokens > options_.max_context - request.prompt.size()) {
+    return invalid_argument("prompt of {} tokens and max_tokens {} don't fit the context of {} tokens", request.prompt.size(),
+                            request.max_tokens, options_.max_context);
+  }
+  const std::size_t tokens = request.prompt.size() + request.max_tokens - 1;
+  const std::size_t blocks = (tokens + options_.block_tokens - 1) / options_.block_tokens;
+  const std::size_t pool_blocks = store_.stats().blocks_total;
+  if (blocks > pool_blocks) {
+    return invalid_argument("prompt of {} tokens and max_tokens {} need {} KV blocks, the pool has {} (dram bytes {})",
+                            request.prompt.size(), request.max_tokens, blocks, pool_blocks, store_.options().dram_bytes);
+  }
+  return {};
+}
+
+Result<void> LocalRuntime::submit(GenerateRequest request, std::shared_ptr<RequestListener> listener) {
+  NMC_RETURN_IF_ERROR(check(request));
+  auto sequence = std::make_unique<Sequence>();
+  sequence->tokens = request.prompt;
+  sequence->metrics.prompt_tokens = request.prompt.size();
+  sequence->metrics.computed_tokens = request.prompt.size();
+  sequence->listener = std::move(listener);
+  sequence->cancel = std::make_shared<CancelToken>();
+  sequence->submitted = options_.clock->now();
+  if (!caches_.empty()) sequence->chain = caches_.front()->chain(request.cache_salt, request.prompt);
+  sequence->request = std::move(request);
+  const std::string& id = sequence->request.id;
+  {
+    MutexLock lock(mutex_);
+    ++counters_.requests_received;
+    if (draining_) return unavailable("the server is draining and takes no new requests");
+    if (queued_ >= options_.max_queue) {
+      ++counters_.requests_rejected;
+      return resource_exhausted("the queue is full: {} requests are waiting", queued_);
+    }
+    if (!live_.emplace(id, sequence->cancel).second) return invalid_argument("request id {} is in use", id);
+    ++queued_;
+    sequence->arrival = arrivals_++;
+  }
+  workers_.front()->enqueue(std::move(sequence));
+  return {};
+}
+
+void LocalRuntime::cancel(const std::string& id) {
+  {
+    MutexLock lock(mutex_);
+    const auto it = live_.find(id);
+    if (it == live_.end()) return;
+    it->second->cancelled.store(true, std::memory_order_relaxed);
+  }
+  for (const auto& worker : workers_) worker->poke();
+}
+
+void LocalRuntime::cancel_all() {
+  {
+    MutexLock lock(mutex_);
+    draining_ = true;
+    for (const auto& [id, token] : live_) token->cancelled.store(true, std::memory_order_relaxed);
+  }
+  for (const auto& worker : workers_) worker->poke();
+}
+
+bool LocalRuntime::drain(Nanos timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  {
+    MutexLock lock(mutex_);
+    draining_ = true;
+    while (!live_.empty() && idle_.wait_until(mutex_, deadline)) {
+    }
+    if (live_.empty()) return true;
+  }
+  cancel_all();
+  MutexLock lock(mutex_);
+  while (!live_.empty()) idle_.wait(mutex_);
+  return false;
+}
+
+// On the prefill worker's thread: its first token is out, the decode worker goes on.
+void LocalRuntime::pass_on(std::unique_ptr<Sequence> sequence) {
+  const Result<void> sent = handover_->send(*sequence);
+  if (!sent) {
+    log_warning("request {}: hand-over failed, the decode worker computes again: {}", sequence->request.id,
+                sent.error().message);
+    sequence->release_blocks();
+  }
+  if (options_.reuse == Reuse::kLocal) {  // from here on blocks are the decode worker's to name
+    sequence->chain = caches_[1]->chain(sequence->request.cache_salt, sequence->tokens);
+  }
+  workers_[1]->enqueue(std::move(sequence));
+  poke_others(0);
+}
+
+void LocalRuntime::finished(Sequence& sequence, FinishReason reason, std::optional<Error> error) {
+  RequestMetrics& metrics = sequence.metrics;
+  const Nanos now = options_.clock->now();
+  metrics.output_tokens = sequence.generated();
+  metrics.e2e_ms = to_ms(now - sequence.submitted);
+  if (sequence.first_token != Nanos{0}) {
+    metrics.ttft_ms = to_ms(sequence.first_token - sequence.submitted);
+    metrics.decode_ms = to_ms(now - sequence.first_token);
+  }
+  {
+    MutexLock lock(mutex_);
+    live_.erase(sequence.request.id);
+    if (sequence.admitted == Nanos{0}) --queued_;
+    RuntimeCounters& c = counters_;
+    ++(reason == FinishReason::kCancelled ? c.requests_cancelled : reason == FinishReason::kFailed ? c.requests_failed
+                                                                                                  : c.requests_finished);
+    if (sequence.admitted != Nanos{0}) {
+      c.prompt_tokens += metrics.prompt_tokens;
+      c.computed_tokens += metrics.computed_tokens;
+      c.saved_tokens += metrics.saved_tokens;
+      c.hit_blocks += metrics.hit_blocks;
+    }
+    c.output_tokens += metrics.output_tokens;
+    c.snapshot_bytes += metrics.snapshot_bytes;
+    c.transfer_bytes += metrics.transfer_bytes;
+    if (live_.empty()) idle_.notify_all();
+  }
+  sequence.listener->on_finish({reason, std::move(error), metrics});
+}
+
+RuntimeStatus LocalRuntime::status() const {
+  RuntimeStatus status{.max_queue = options_.max_queue, .max_running = options_.max_running};
+  const store::StoreStats pool = store_.stats();
+  {
+    MutexLock lock(mutex_);
+    status.queued = queued_;
+    status.running = live_.size() - queued_;
+    status.counters = counters_;
+    if (live_.empty()) status.counters.leaked_handles = pool.reservations;
+  }
+  for (const auto& worker : workers_) {
+    status.workers.push_back(worker->status());
+    status.counters.steps += worker->steps();
+    status.counters.preemptions += worker->preemptions();
+  }
+  return status;
+}
+
+}  // namespace nmc::engine

@@ -1,0 +1,138 @@
+#include "engine/prefix_cache.h"
+
+#include <cstring>
+
+#include "base/log.h"
+
+namespace nmc::engine {
+namespace {
+
+constexpr std::uint32_t kTailMagic = 0x4c54434e;  // "NCTL"
+
+// A tail object: this header, the logits, then the partial block (absent when the prompt ends with a full block).
+struct TailHeader {
+  std::uint32_t magic = kTailMagic;
+  std::uint32_t tokens = 0;       // in the partial block
+  std::uint64_t vocab = 0;        // logits that follow
+  std::uint64_t block_bytes = 0;  // 0 or the layout's
+};
+static_assert(sizeof(TailHeader) == 24);
+
+std::size_t tail_bytes(std::size_t vocab, std::size_t block_bytes) {
+  return sizeof(TailHeader) + vocab * sizeof(float) + block_bytes;
+}
+
+CacheSource source_of(std::size_t hits, std::size_t from_disk) {
+  if (hits == 0) return CacheSource::kNone;
+  if (from_disk == 0) return CacheSource::kDram;
+  return from_disk == hits ? CacheSource::kDisk : CacheSource::kMixed;
+}
+
+}  // namespace
+
+PrefixCache::PrefixCache(store::Store& store, kv::Namespace ns, std::size_t vocab, const Clock& clock)
+    : store_(store), ns_(std::move(ns)), vocab_(vocab), clock_(clock) {}
+
+kv::PrefixChain PrefixCache::chain(const std::string& salt, std::span<const TokenId> tokens) const {
+  kv::Namespace ns = ns_;
+  ns.salt = salt;
+  kv::PrefixChain chain(ns.digest(), ns_.layout.block_tokens);
+  chain.append(tokens);
+  return chain;
+}
+
+void PrefixCache::restore(Sequence& sequence, bool fresh) {
+  const Stopwatch watch(clock_);
+  std::vector<std::string> keys;
+  keys.reserve(sequence.chain->keys().size());
+  for (const kv::PrefixKey& key : sequence.chain->keys()) keys.push_back(kv::object_key(key));
+  store::Run run = store_.fetch_run(keys);
+  const bool all = run.pins.size() == keys.size();
+  if (!run.stop_reason.empty()) log_info("request {}: cached run ends early: {}", sequence.request.id, run.stop_reason);
+
+  for (store::Pin& pin : run.pins) sequence.add_block(Block(std::move(pin)));
+  sequence.computed = sequence.blocks.size() * layout().block_tokens;
+  sequence.published = sequence.blocks.size();
+  const double lookup_ms = watch.elapsed_ms();
+
+  const Stopwatch tail_watch(clock_);
+  const bool exact = all && fresh && restore_tail(sequence);
+  if (!exact && sequence.remaining() == 0) {
+    // Every block is there but the logits aren't: the last block is computed again, into memory of its own.
+    sequence.blocks.pop_back();
+    sequence.addresses.pop_back();
+    sequence.published = sequence.blocks.size();
+    sequence.computed = sequence.blocks.size() * layout().block_tokens;
+  }
+  if (!fresh) return;
+  RequestMetrics& metrics = sequence.metrics;
+  (run.from_disk > 0 ? metrics.restore_ms : metrics.lookup_ms) = lookup_ms;
+  metrics.restore_ms += tail_watch.elapsed_ms();
+  metrics.hit_blocks = sequence.published;
+  metrics.cache_source = source_of(sequence.published, std::min(run.from_disk, sequence.published));
+  if (exact && sequence.published == 0) metrics.cache_source = CacheSource::kDram;
+  metrics.saved_tokens = sequence.computed;
+  metrics.computed_tokens = metrics.prompt_tokens - metrics.saved_tokens;
+}
+
+bool PrefixCache::restore_tail(Sequence& sequence) {
+  const std::size_t partial = sequence.chain->tail().size();
+  const std::size_t block_bytes = partial == 0 ? 0 : layout().block_bytes();
+  const std::string key = kv::object_key(sequence.chain->tail_object_key());
+  std::optional<store::Pin> pin = store_.fetch(key, store::ObjectClass::kTail, tail_bytes(vocab_, block_bytes));
+  if (!pin) return false;
+
+  TailHeader header;
+  const std::span<const std::byte> bytes = pin->bytes();
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic != kTailMagic || header.tokens != partial || header.vocab != vocab_ || header.block_bytes != block_bytes) {
+    return false;
+  }
+  if (partial > 0) {
+    Result<store::Reservation> own = store_.reserve(store::ObjectClass::kBlock, block_bytes);
+    if (!own) return false;  // no room now: computing needs the block too, so admission will wait for it
+    std::memcpy(own->bytes().data(), bytes.data() + sizeof header + vocab_ * sizeof(float), block_bytes);
+    sequence.add_block(Block(std::move(*own)));
+  }
+  sequence.logits.resize(vocab_);
+  std::memcpy(sequence.logits.data(), bytes.data() + sizeof header, vocab_ * sizeof(float));
+  sequence.computed = sequence.tokens.size();
+  return true;
+}
+
+void PrefixCache::publish(Sequence& sequence) {
+  const std::size_t full = sequence.computed / layout().block_tokens;
+  for (; sequence.published < full; ++sequence.published) {
+    const std::size_t i = sequence.published;
+    if (sequence.blocks[i].committed()) continue;
+    Result<store::Pin> pin = store_.commit(sequence.blocks[i].take_reservation(), kv::object_key(sequence.chain->keys()[i]));
+    if (!pin) {  // the block stays the sequence's own; the next step tries again
+      log_info("request {}: block {} not published: {}", sequence.request.id, i, pin.error().message);
+      return;
+    }
+    sequence.blocks[i] = Block(std::move(*pin));
+    sequence.addresses[i] = sequence.blocks[i].address();
+  }
+}
+
+void PrefixCache::publish_tail(const Sequence& sequence, std::span<const float> logits) {
+  const std::size_t partial = sequence.chain->tail().size();
+  const std::size_t block_bytes = partial == 0 ? 0 : layout().block_bytes();
+  const std::size_t bytes = tail_bytes(vocab_, block_bytes);
+  const std::string key = kv::object_key(sequence.chain->tail_object_key());
+  if (store_.lookup(key)) return;
+  Result<store::Reservation> space = store_.reserve(store::ObjectClass::kTail, bytes);
+  if (!space) return;  // the cap or pressure: the next such prompt computes its last block
+  const TailHeader header{.tokens = static_cast<std::uint32_t>(partial), .vocab = vocab_, .block_bytes = block_bytes};
+  std::byte* to = space->bytes().data();
+  std::memcpy(to, &header, sizeof header);
+  std::memcpy(to + sizeof header, logits.data(), vocab_ * sizeof(float));
+  if (partial > 0) {
+    std::memcpy(to + sizeof header + vocab_ * sizeof(float), sequence.addresses[sequence.tokens.size() / layout().block_tokens],
+                block_bytes);
+  }
+  const Result<store::Pin> pin = store_.commit(std::move(*space), key);
+  if (!pin) log_info("request {}: tail not kept: {}", sequence.request.id, pin.error().message);
+}
+
+}  // namespace nmc::engine

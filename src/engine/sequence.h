@@ -1,0 +1,84 @@
+// One request on its way through the engine: its tokens, the KV blocks that hold them, and what was measured.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/request.h"
+#include "kv/prefix.h"
+#include "store/store.h"
+
+namespace nmc::engine {
+
+// Memory of one KV block: committed and shared (read only), or this sequence's own (to be filled).
+class Block {
+ public:
+  explicit Block(store::Pin pin) : held_(std::move(pin)) {}
+  explicit Block(store::Reservation reservation) : held_(std::move(reservation)) {}
+
+  bool committed() const { return std::holds_alternative<store::Pin>(held_); }
+  // Own blocks may be written through it, committed ones only read.
+  std::byte* address() const {
+    if (const auto* pin = std::get_if<store::Pin>(&held_)) return const_cast<std::byte*>(pin->bytes().data());
+    return std::get<store::Reservation>(held_).bytes().data();
+  }
+  // An own block's memory, for store::Store::commit(), which takes it over only on success.
+  store::Reservation&& take_reservation() { return std::move(std::get<store::Reservation>(held_)); }
+
+ private:
+  std::variant<store::Pin, store::Reservation> held_;
+};
+
+// Set by anybody, looked at by the worker that has the sequence at least once a step.
+struct CancelToken {
+  std::atomic<bool> cancelled{false};
+};
+
+class Parcel;  // KV under way between two workers (handover.h)
+
+// Owned by one worker at a time and touched by its loop only; the cancel token is the exception.
+struct Sequence {
+  GenerateRequest request;
+  std::shared_ptr<RequestListener> listener;
+  std::shared_ptr<CancelToken> cancel;
+  std::uint64_t arrival = 0;  // order of submission: the newest is preempted first
+
+  std::vector<TokenId> tokens;  // prompt, then what was generated
+  std::size_t computed = 0;     // leading tokens whose KV is in `blocks`
+  std::vector<Block> blocks;
+  std::vector<std::byte*> addresses;        // of `blocks`, as the forward pass wants them
+  std::optional<kv::PrefixChain> chain;     // of all tokens; none when nothing is to be reused
+  std::size_t published = 0;                // leading blocks that are committed (or came committed)
+  std::vector<float> logits;                // of the last token, when they came from the cache
+  std::unique_ptr<Parcel> parcel;           // KV that still has to be unpacked
+
+  RequestMetrics metrics;
+  Nanos submitted{0};
+  Nanos admitted{0};
+  Nanos first_token{0};
+  bool finished = false;   // done on its present worker: ended, or ...
+  bool passed_on = false;  // ... to be taken over by another
+
+  std::size_t generated() const { return tokens.size() - request.prompt.size(); }
+  std::size_t remaining() const { return tokens.size() - computed; }
+
+  void add_block(Block block) {
+    addresses.push_back(block.address());
+    blocks.push_back(std::move(block));
+  }
+  // Gives all blocks back, the end of the chain first, so that its beginning stays longest in the cache.
+  void release_blocks() {
+    while (!blocks.empty()) blocks.pop_back();
+    addresses.clear();
+    computed = 0;
+    published = 0;
+  }
+};
+
+}  // namespace nmc::engine

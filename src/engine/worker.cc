@@ -1,0 +1,326 @@
+#include "engine/worker.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "engine/sampler.h"
+
+namespace nmc::engine {
+namespace {
+
+// How long a worker that waits for memory sleeps before it looks again. Releases wake it; this covers memory that comes
+// back without a word (a finished write to disk, a deadline that passed).
+constexpr auto kRetryInterval = std::chrono::milliseconds(20);
+
+using Sequences = std::deque<std::unique_ptr<Sequence>>;
+
+// The place of the inserted sequence.
+std::size_t insert_by_arrival(Sequences& sequences, std::unique_ptr<Sequence> sequence) {
+  const auto older = [](const std::unique_ptr<Sequence>& a, const std::unique_ptr<Sequence>& b) { return a->arrival < b->arrival; };
+  const auto place = std::upper_bound(sequences.begin(), sequences.end(), sequence, older);
+  return static_cast<std::size_t>(sequences.insert(place, std::move(sequence)) - sequences.begin());
+}
+
+}  // namespace
+
+Worker::Worker(std::string name, std::string role, WorkerParts parts, WorkerHooks hooks)
+    : name_(std::move(name)), role_(std::move(role)), parts_(parts), hooks_(std::move(hooks)), clock_(*parts.options->clock) {}
+
+Worker::~Worker() { stop(); }
+
+void Worker::start() {
+  started_ns_.store(clock_.now().count(), std::memory_order_relaxed);
+  alive_.store(true, std::memory_order_relaxed);
+  thread_ = std::thread([this] { run(); });
+}
+
+void Worker::stop() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    wake_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Worker::enqueue(std::unique_ptr<Sequence> sequence) {
+  waiting_count_.fetch_add(1, std::memory_order_relaxed);
+  MutexLock lock(mutex_);
+  inbox_.push_back(std::move(sequence));
+  wake_.notify_one();
+}
+
+void Worker::poke() {
+  MutexLock lock(mutex_);
+  poked_ = true;
+  wake_.notify_one();
+}
+
+WorkerStatus Worker::status() const {
+  WorkerStatus status{.name = name_, .role = role_, .pid = ::getpid()};
+  status.state = alive_.load(std::memory_order_relaxed) ? "ready" : "stopped";
+  status.queued = waiting_count_.load(std::memory_order_relaxed);
+  status.running = running_count_.load(std::memory_order_relaxed);
+  const std::int64_t wall = clock_.now().count() - started_ns_.load(std::memory_order_relaxed);
+  status.utilization = wall > 0 ? static_cast<double>(busy_ns_.load(std::memory_order_relaxed)) / static_cast<double>(wall) : 0;
+  return status;
+}
+
+// ---- The loop -------------------------------------------------------------------------------------------------------
+
+void Worker::run() {
+  while (take_inbox()) {
+    end_abandoned();
+    admit();
+    if (!running_.empty()) step();
+  }
+  for (Sequences* sequences : {&running_, &waiting_}) {
+    while (!sequences->empty()) {
+      finish(*sequences->front(), FinishReason::kCancelled);
+      retire(*sequences, 0);
+    }
+  }
+  alive_.store(false, std::memory_order_relaxed);
+}
+
+// Moves new arrivals to waiting_, sleeping while there is nothing to do. False when the worker is to stop.
+bool Worker::take_inbox() {
+  MutexLock lock(mutex_);
+  while (!stopping_ && inbox_.empty() && !poked_ && running_.empty()) {
+    if (waiting_.empty()) {
+      wake_.wait(mutex_);
+    } else if (!admission_blocked_ || !wake_.wait_until(mutex_, std::chrono::steady_clock::now() + kRetryInterval)) {
+      break;
+    }
+  }
+  if (poked_ || running_.empty()) admission_blocked_ = false;
+  poked_ = false;
+  for (std::unique_ptr<Sequence>& sequence : inbox_) insert_by_arrival(waiting_, std::move(sequence));
+  inbox_.clear();
+  return !stopping_;
+}
+
+void Worker::end_abandoned() {
+  end_abandoned_in(running_);
+  end_abandoned_in(waiting_);
+}
+
+void Worker::end_abandoned_in(Sequences& sequences) {
+  const Nanos now = clock_.now();
+  for (std::size_t i = 0; i < sequences.size();) {
+    Sequence& sequence = *sequences[i];
+    const bool cancelled = sequence.cancel->cancelled.load(std::memory_order_relaxed);
+    const bool expired = sequence.request.deadline && now >= *sequence.request.deadline;
+    if (!cancelled && !expired) {
+      ++i;
+      continue;
+    }
+    if (cancelled) {
+      finish(sequence, FinishReason::kCancelled);
+    } else {
+      finish(sequence, FinishReason::kFailed,
+             Error{ErrorCode::kDeadlineExceeded,
+                   fmt::format("request {}: its deadline passed after {} tokens", sequence.request.id, sequence.generated())});
+    }
+    retire(sequences, i);
+  }
+}
+
+// ---- Admission ------------------------------------------------------------------------------------------------------
+
+void Worker::admit() {
+  while (!admission_blocked_ && !waiting_.empty() && running_.size() < parts_.options->max_running) {
+    Sequence& sequence = *waiting_.front();
+    if (!make_ready(sequence)) {
+      admission_blocked_ = true;
+      return;
+    }
+    if (sequence.admitted == Nanos{0}) {
+      sequence.admitted = clock_.now();
+      sequence.metrics.queue_ms = to_ms(sequence.admitted - sequence.submitted) - sequence.metrics.lookup_ms -
+                                  sequence.metrics.restore_ms;
+      hooks_.on_admitted(sequence);
+    }
+    const std::size_t place = insert_by_arrival(running_, std::move(waiting_.front()));
+    waiting_.pop_front();
+    waiting_count_.fetch_sub(1, std::memory_order_relaxed);
+    running_count_.fetch_add(1, std::memory_order_relaxed);
+
+    if (sequence.remaining() == 0) {  // the cache knew it all, the last logits too
+      const std::vector<float> logits = std::move(sequence.logits);
+      if (next_token(sequence, logits)) retire(running_, place);
+    }
+  }
+}
+
+// Gives the sequence all blocks it needs to run. False, with nothing held: no memory now.
+bool Worker::make_ready(Sequence& sequence) {
+  if (sequence.parcel) {
+    const Result<void> received = parts_.inbound->receive(sequence);
+    if (!received && received.error().code == ErrorCode::kResourceExhausted) return false;
+    if (!received) log_warning("request {}: hand-over lost, computing again: {}", sequence.request.id, received.error().message);
+  }
+  if (sequence.blocks.empty() && parts_.cache != nullptr) parts_.cache->restore(sequence, sequence.admitted == Nanos{0});
+  return attach_blocks(sequence);
+}
+
+bool Worker::attach_blocks(Sequence& sequence) {
+  const std::size_t needed = blocks_needed(sequence);
+  if (sequence.blocks.size() >= needed) return true;
+  Result<std::vector<store::Reservation>> more = parts_.store->reserve_blocks(needed - sequence.blocks.size());
+  if (!more) {
+    sequence.release_blocks();
+    sequence.logits.clear();
+    return false;
+  }
+  for (store::Reservation& block : *more) sequence.add_block(Block(std::move(block)));
+  return true;
+}
+
+// All tokens and the next one, but never past the last whose KV is used: the final token's is not computed.
+std::size_t Worker::blocks_needed(const Sequence& sequence) const {
+  const std::size_t last = sequence.request.prompt.size() + sequence.request.max_tokens - 1;
+  const std::size_t tokens = std::max(sequence.tokens.size(), std::min(sequence.tokens.size() + 1, last));
+  return (tokens + block_tokens() - 1) / block_tokens();
+}
+
+// ---- A step ---------------------------------------------------------------------------------------------------------
+
+void Worker::step() {
+  const Nanos begin = clock_.now();
+  grow_running();
+  const std::vector<Planned> planned = plan();
+  if (!planned.empty()) {
+    std::vector<model::Chunk> chunks;
+    for (const Planned& item : planned) {
+      const Sequence& sequence = *item.sequence;
+      const std::size_t end = sequence.computed + item.tokens;
+      chunks.push_back({.tokens = std::span(sequence.tokens).subspan(sequence.computed, item.tokens),
+                        .start = sequence.computed,
+                        .blocks = std::span(sequence.addresses).first((end + block_tokens() - 1) / block_tokens()),
+                        .logits = item.logits});
+    }
+    parts_.decoder->forward(*parts_.pool, chunks, static_cast<std::uint32_t>(block_tokens()), workspace_);
+    steps_.fetch_add(1, std::memory_order_relaxed);
+    for (const Planned& item : planned) advance(item);
+    std::size_t kept = 0;
+    while (kept < running_.size()) {
+      if (running_[kept]->finished) retire(running_, kept);
+      else ++kept;
+    }
+  }
+  busy_ns_.fetch_add((clock_.now() - begin).count(), std::memory_order_relaxed);
+}
+
+// A block for the next token of every running sequence, oldest first, at the newest one's cost.
+void Worker::grow_running() {
+  for (std::size_t i = 0; i < running_.size();) {
+    Sequence& sequence = *running_[i];
+    if (sequence.blocks.size() * block_tokens() >= sequence.tokens.size()) {
+      ++i;
+      continue;
+    }
+    Result<store::Reservation> block = parts_.store->reserve(store::ObjectClass::kBlock, parts_.store->options().block_bytes);
+    if (block) {
+      sequence.add_block(Block(std::move(*block)));
+    } else {
+      preempt_newest();  // perhaps this very one: then the loop ends, since it was the last
+    }
+  }
+}
+
+void Worker::preempt_newest() {
+  std::unique_ptr<Sequence> newest = std::move(running_.back());
+  running_.pop_back();
+  newest->release_blocks();
+  ++newest->metrics.preemptions;
+  preemptions_.fetch_add(1, std::memory_order_relaxed);
+  running_count_.fetch_sub(1, std::memory_order_relaxed);
+  waiting_count_.fetch_add(1, std::memory_order_relaxed);
+  insert_by_arrival(waiting_, std::move(newest));
+  admission_blocked_ = true;  // until a running sequence gives something back
+  hooks_.on_blocks_released();
+}
+
+std::vector<Worker::Planned> Worker::plan() {
+  const std::size_t vocab = parts_.decoder->config().vocab;
+  if (logits_.size() < running_.size() * vocab) logits_.resize(running_.size() * vocab);
+  std::vector<Planned> planned;
+  std::size_t budget = parts_.options->max_batch_tokens;
+  std::size_t wanted = 0;
+  const auto add = [&](Sequence& sequence, std::size_t tokens) {
+    const bool last = tokens == sequence.remaining();
+    planned.push_back({&sequence, tokens, last ? &logits_[wanted++ * vocab] : nullptr});
+    budget -= std::min(budget, tokens);
+  };
+  for (const auto& sequence : running_) {
+    if (sequence->remaining() == 1) add(*sequence, 1);
+  }
+  for (const auto& sequence : running_) {
+    if (sequence->remaining() > 1 && budget > 0) add(*sequence, std::min(budget, sequence->remaining()));
+  }
+  return planned;
+}
+
+void Worker::advance(const Planned& planned) {
+  Sequence& sequence = *planned.sequence;
+  sequence.computed += planned.tokens;
+  if (parts_.cache != nullptr) parts_.cache->publish(sequence);
+  if (planned.logits == nullptr) return;
+  const std::span<const float> logits(planned.logits, parts_.decoder->config().vocab);
+  if (sequence.generated() == 0) {
+    sequence.metrics.prefill_ms = to_ms(clock_.now() - sequence.admitted);
+    if (parts_.cache != nullptr) parts_.cache->publish_tail(sequence, logits);
+  }
+  sequence.finished = next_token(sequence, logits);
+}
+
+bool Worker::next_token(Sequence& sequence, std::span<const float> logits) {
+  const TokenId token = sample(logits, sequence.request.sampling, sequence.tokens.size());
+  sequence.tokens.push_back(token);
+  if (sequence.chain) sequence.chain->append(token);
+  if (sequence.first_token == Nanos{0}) sequence.first_token = clock_.now();
+  sequence.listener->on_token(token);
+
+  const std::vector<TokenId>& eos = parts_.options->eos_ids;
+  if (!sequence.request.ignore_eos && std::find(eos.begin(), eos.end(), token) != eos.end()) {
+    finish(sequence, FinishReason::kStop);
+    return true;
+  }
+  if (sequence.generated() >= sequence.request.max_tokens) {
+    finish(sequence, FinishReason::kLength);
+    return true;
+  }
+  if (hooks_.on_prefilled && sequence.generated() == 1) {
+    sequence.passed_on = true;
+    return true;
+  }
+  return false;
+}
+
+// ---- Endings --------------------------------------------------------------------------------------------------------
+
+// Takes a sequence that is done here off its list, handing it on where that is what was decided.
+void Worker::retire(Sequences& from, std::size_t index) {
+  std::unique_ptr<Sequence> sequence = std::move(from[index]);
+  from.erase(from.begin() + static_cast<std::ptrdiff_t>(index));
+  (&from == &running_ ? running_count_ : waiting_count_).fetch_sub(1, std::memory_order_relaxed);
+  admission_blocked_ = false;
+  if (sequence->passed_on) {
+    sequence->finished = false;
+    sequence->passed_on = false;
+    hooks_.on_prefilled(std::move(sequence));
+  }
+}
+
+void Worker::finish(Sequence& sequence, FinishReason reason, std::optional<Error> error) {
+  sequence.release_blocks();
+  sequence.parcel.reset();
+  hooks_.on_finished(sequence, reason, std::move(error));
+  hooks_.on_blocks_released();
+}
+
+}  // namespace nmc::engine
