@@ -3,7 +3,9 @@
 // Batch invariance: the bits of a row's result depend only on that row and the weights (or its own KV blocks), never on
 // how many rows a call has, which rows they are, how a prompt was cut in chunks, or how many threads work. Each output
 // element is one chain of f32 fused multiply-adds in the order of the reduced index, whatever the tile shape.
-// All functions are thread-safe: they share nothing but the pool. Nothing is allocated unless said.
+// All functions are thread-safe: they share nothing but the pool. Only matmul and paged_attention allocate: each thread
+// keeps a scratch that grows to what the largest call needed (matmul 240 rows of x on the calling thread; a few hundred KiB
+// for others).
 #pragma once
 
 #include <cstddef>
@@ -48,7 +50,8 @@ void pack_matrix(ThreadPool& pool, const void* w, Dtype from, std::size_t n, std
 // y[rows][n] = x[rows][k] * W^T. y has row stride `y_stride` floats (>= n); x has row stride k. May not alias.
 void matmul(ThreadPool& pool, const float* x, std::size_t rows, const PackedMatrix& w, float* y, std::size_t y_stride);
 
-// Which inner kernel `rows` rows use ("avx3_bf16_wide8_1", ...), for benchmarks and for tests that must cross every tile.
+// Which inner kernel `rows` rows use, for benchmarks and for tests that must cross every tile: "avx3_bf16_direct1" reads x
+// where it lies, "avx3_bf16_tile11x3" packs it in 3 tiles of at most 11 rows, "..x5" makes 5 passes over w.
 std::string matmul_kernel_name(std::size_t rows, Dtype dtype);
 
 // ---- Elementwise and norms ------------------------------------------------------------------------------------------
@@ -101,9 +104,9 @@ struct AttentionTask {
   std::byte* const* blocks = nullptr;  // addresses of this layer's spans, (start + rows + block_tokens - 1) / block_tokens
 };
 
-// softmax(q K^T * scale) V per head over the cache, reduced block by block in order (online softmax, f32). `window` > 0 masks
-// keys more than window - 1 positions back. Positions past a row's own are never read into the result, whatever bytes
-// the block holds there.
+// softmax(q K^T * scale) V per head over the cache in f32, reduced over units of 128 positions (counted from 0, whatever
+// the block size), which are joined in order. `window` > 0 masks keys more than window - 1 positions back. Positions
+// past a row's own are never read into the result, whatever bytes the block holds there.
 void paged_attention(ThreadPool& pool, const PagedGeometry& geometry, std::span<const AttentionTask> tasks, float scale,
                      std::size_t window);
 
