@@ -1,0 +1,79 @@
+#include "model/bpe_merger.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+
+namespace nmc::model {
+namespace {
+
+std::uint64_t pair_of(kv::TokenId left, kv::TokenId right) { return std::uint64_t{left} << 32 | right; }
+
+}  // namespace
+
+BpeMerger::BpeMerger(std::span<const MergeRule> rules) : slots_(std::bit_ceil(2 * rules.size() + 2)) {
+  for (std::uint32_t rank = 0; rank < rules.size(); ++rank) {
+    const std::uint64_t pair = pair_of(rules[rank].left, rules[rank].right);
+    NMC_REQUIRE(pair != kNoPair);
+    // A pair that is listed twice has its later rank, as in the Python package.
+    slots_[slot_of(pair)] = {pair, rank, rules[rank].joined};
+  }
+}
+
+// The slot that holds `pair`, or the free one where it belongs.
+std::size_t BpeMerger::slot_of(std::uint64_t pair) const {
+  const std::size_t mask = slots_.size() - 1;
+  std::uint64_t hash = pair * 0x9E3779B97F4A7C15u;
+  std::size_t slot = (hash ^ (hash >> 32)) & mask;
+  while (slots_[slot].pair != pair && slots_[slot].pair != kNoPair) slot = (slot + 1) & mask;
+  return slot;
+}
+
+const BpeMerger::Slot* BpeMerger::find(kv::TokenId left, kv::TokenId right) const {
+  const Slot& slot = slots_[slot_of(pair_of(left, right))];
+  return slot.pair == kNoPair ? nullptr : &slot;
+}
+
+void BpeMerger::consider(std::uint32_t left, Scratch& scratch) const {
+  const Symbol& symbol = scratch.symbols[left];
+  if (symbol.after == kNone) return;
+  const Slot* slot = find(symbol.id, scratch.symbols[symbol.after].id);
+  if (slot == nullptr) return;
+  scratch.heap.push_back({slot->rank, left, slot->joined});
+  std::push_heap(scratch.heap.begin(), scratch.heap.end());
+}
+
+void BpeMerger::merge(std::span<const kv::TokenId> ids, Scratch& scratch, std::vector<kv::TokenId>& out) const {
+  NMC_REQUIRE(ids.size() < kNone, "{} symbols", ids.size());
+  std::vector<Symbol>& symbols = scratch.symbols;
+  symbols.clear();
+  scratch.heap.clear();
+  for (std::uint32_t i = 0; i < ids.size(); ++i) {
+    symbols.push_back({ids[i], i == 0 ? kNone : i - 1, i + 1 < ids.size() ? i + 1 : kNone, false});
+  }
+  for (std::uint32_t i = 0; i < ids.size(); ++i) consider(i, scratch);
+
+  while (!scratch.heap.empty()) {
+    std::pop_heap(scratch.heap.begin(), scratch.heap.end());
+    const Candidate best = scratch.heap.back();
+    scratch.heap.pop_back();
+    Symbol& left = symbols[best.at];
+    if (left.is_merged || left.after == kNone) continue;
+    // The symbols may have changed since; what counts, as in the Python package, is that they still join to the same token.
+    const Slot* slot = find(left.id, symbols[left.after].id);
+    if (slot == nullptr || slot->joined != best.joined) continue;
+    Symbol& right = symbols[left.after];
+    right.is_merged = true;
+    left.id = best.joined;
+    left.after = right.after;
+    if (left.after != kNone) symbols[left.after].before = best.at;
+    if (left.before != kNone) consider(left.before, scratch);
+    consider(best.at, scratch);
+  }
+  for (const Symbol& symbol : symbols) {
+    if (!symbol.is_merged) out.push_back(symbol.id);
+  }
+}
+
+}  // namespace nmc::model
