@@ -13,14 +13,15 @@ namespace nmc {
 
 using Path = std::filesystem::path;
 
-// The whole file as bytes. Refuses more than `limit` bytes (kInvalidArgument), so that a wrong path can't fill memory.
+// The whole regular file as bytes. Refuses more than `limit` bytes (kInvalidArgument), so that a wrong path can't fill memory.
 Result<std::string> read_file(const Path& path, std::uint64_t limit = std::uint64_t{1} << 30);
 
 // Writes a temporary file beside `path`, syncs it, renames it over `path`, syncs the folder; makes parent folders.
-// On failure `path` is as it was and no temporary file is left.
+// Follows a link to its target; refuses what exists and is no regular file. On failure `path` is as it was and no
+// temporary file is left. Of several writers at once, one content wins whole.
 Result<void> write_file_atomic(const Path& path, std::string_view content);
 
-// The whole file mapped read-only.
+// The whole regular file mapped read-only. Reading a page that another process cut off meanwhile is SIGBUS.
 Result<Mapping> map_file(const Path& path);
 
 Result<std::uint64_t> file_size(const Path& path);

@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -22,6 +23,7 @@ std::string Digest::hex() const {
 
 struct Sha256::Impl {
   EVP_MD_CTX* context = EVP_MD_CTX_new();
+  bool finished = false;
   ~Impl() { EVP_MD_CTX_free(context); }
 };
 
@@ -47,6 +49,7 @@ Sha256& Sha256::update_field(std::string_view text) {
 }
 
 Digest Sha256::finish() {
+  NMC_REQUIRE(!std::exchange(impl_->finished, true));
   Digest digest;
   unsigned length = 0;
   NMC_ASSERT(EVP_DigestFinal_ex(impl_->context, digest.bytes.data(), &length) == 1);
@@ -61,6 +64,25 @@ std::uint64_t checksum64(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 std::uint64_t checksum64(std::string_view text) { return checksum64(as_bytes(text)); }
+
+struct Checksum64::Impl {
+  XXH3_state_t* state = XXH3_createState();
+  ~Impl() { XXH3_freeState(state); }
+};
+
+Checksum64::Checksum64() : impl_(std::make_unique<Impl>()) { reset(); }
+Checksum64::~Checksum64() = default;
+Checksum64::Checksum64(Checksum64&& other) noexcept = default;
+Checksum64& Checksum64::operator=(Checksum64&& other) noexcept = default;
+
+Checksum64& Checksum64::update(std::span<const std::byte> bytes) {
+  if (!bytes.empty()) NMC_ASSERT(XXH3_64bits_update(impl_->state, bytes.data(), bytes.size()) == XXH_OK);
+  return *this;
+}
+
+std::uint64_t Checksum64::value() const { return XXH3_64bits_digest(impl_->state); }
+
+void Checksum64::reset() { NMC_ASSERT(impl_->state != nullptr && XXH3_64bits_reset(impl_->state) == XXH_OK); }
 
 std::uint64_t copy_and_checksum64(std::span<std::byte> to, std::span<const std::byte> from) {
   NMC_REQUIRE(to.size() == from.size(), "to={} from={}", to.size(), from.size());

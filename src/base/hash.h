@@ -56,6 +56,23 @@ Digest sha256(std::string_view text);
 std::uint64_t checksum64(std::span<const std::byte> bytes);
 std::uint64_t checksum64(std::string_view text);
 
+// checksum64 of bytes that come in pieces; any cut gives the same value. Not thread-safe. Moves, never copies.
+class Checksum64 {
+ public:
+  Checksum64();
+  ~Checksum64();
+  Checksum64(Checksum64&& other) noexcept;
+  Checksum64& operator=(Checksum64&& other) noexcept;
+
+  Checksum64& update(std::span<const std::byte> bytes);
+  std::uint64_t value() const;  // of all bytes so far; updating may go on
+  void reset();                 // as constructed
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 // memcpy and checksum64 of what was copied, in one pass over memory (a cache-sized piece at a time).
 // `to` and `from` have equal sizes and don't overlap.
 std::uint64_t copy_and_checksum64(std::span<std::byte> to, std::span<const std::byte> from);

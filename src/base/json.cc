@@ -1,11 +1,22 @@
 #include "base/json.h"
 
-#include <cmath>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
 namespace nmc {
 namespace {
+
+constexpr std::size_t kQuotedBytesMax = 40;  // of a value in a message
+
+// `text`, or its beginning and "..." in `bytes_max` bytes; valid UTF-8 stays so.
+std::string shorten(std::string text, std::size_t bytes_max) {
+  constexpr std::string_view kDots = "...";
+  if (text.size() <= bytes_max) return text;
+  text.resize(std::max(bytes_max, kDots.size()) - kDots.size());
+  while (!text.empty() && !is_valid_utf8(text)) text.pop_back();
+  return text.append(kDots);
+}
 
 // Builds a Json from parser events and stops at the first broken limit. The parser itself is iterative over these
 // events, so depth costs heap and not stack.
@@ -17,10 +28,7 @@ class LimitedBuilder final : public nlohmann::json_sax<Json> {
   bool boolean(bool value) override { return add(value); }
   bool number_integer(std::int64_t value) override { return add(value); }
   bool number_unsigned(std::uint64_t value) override { return add(value); }
-  bool number_float(double value, const std::string& text) override {
-    if (!std::isfinite(value)) return refuse(fmt::format("number {} is out of range", text));
-    return add(value);
-  }
+  bool number_float(double value, const std::string&) override { return add(value); }  // finite: see parse_error
   bool string(std::string& value) override { return add(std::move(value)); }
   bool binary(Json::binary_t&) override { return refuse("binary value"); }
   bool start_object(std::size_t) override { return open(Json::object()); }
@@ -29,12 +37,16 @@ class LimitedBuilder final : public nlohmann::json_sax<Json> {
   bool end_array() override { return close(); }
   bool key(std::string& name) override {
     if (!limits_.allow_duplicate_keys && !names_.back().insert(name).second) {
-      return refuse(fmt::format("duplicate name \"{}\"", name));
+      return refuse(fmt::format("duplicate name \"{}\"", shorten(name, kQuotedBytesMax)));
     }
     key_ = std::move(name);
     return true;
   }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+  bool parse_error(std::size_t position, const std::string& token, const nlohmann::detail::exception& error) override {
+    constexpr int kNumberOutOfRange = 406;  // the parser's number for a number that a double can't hold
+    if (error.id == kNumberOutOfRange) {
+      return refuse(fmt::format("number {} is out of range", shorten(token, kQuotedBytesMax)));
+    }
     return refuse(fmt::format("not valid JSON at byte {}", position));
   }
 
@@ -243,13 +255,7 @@ const char* json_type_name(const Json& value) {
   }
 }
 
-std::string describe_json(const Json& value) {
-  std::string text = dump_json(value);
-  if (text.size() > 40) text = text.substr(0, 37) + "...";
-  // A cut may split a character; the message must stay valid UTF-8.
-  while (!text.empty() && !is_valid_utf8(text)) text.pop_back();
-  return text;
-}
+std::string describe_json(const Json& value, std::size_t bytes_max) { return shorten(dump_json(value), bytes_max); }
 
 std::string dump_json(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -20,7 +20,7 @@ struct JsonLimits {
   bool allow_duplicate_keys = false;
 };
 
-// `what` names the input in messages ("request body", "/x/config.json"). Errors give the byte offset.
+// `what` names the input in messages ("request body", "/x/config.json"). Syntax errors give the byte offset.
 Result<Json> parse_json(std::string_view text, std::string_view what, JsonLimits limits = {});
 
 // Typed look at one member of an object, with errors that name the path: "`max_tokens`: expected an integer from 1 to
@@ -53,8 +53,8 @@ class JsonFields {
 
 // "an object", "a string", ... for messages.
 const char* json_type_name(const Json& value);
-// The value as JSON, cut to 40 bytes, for messages.
-std::string describe_json(const Json& value);
+// The value as JSON, cut to `bytes_max`, for messages.
+std::string describe_json(const Json& value, std::size_t bytes_max = 40);
 
 // One line, or indented by two. Invalid UTF-8 in strings becomes U+FFFD rather than an exception.
 std::string dump_json(const Json& value);

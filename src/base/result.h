@@ -66,6 +66,7 @@ Failure failure(ErrorCode code, fmt::format_string<Args...> format, Args&&... ar
   }
 NMC_DEFINE_FAILURE(invalid_argument, kInvalidArgument)
 NMC_DEFINE_FAILURE(not_found, kNotFound)
+NMC_DEFINE_FAILURE(already_exists, kAlreadyExists)
 NMC_DEFINE_FAILURE(corrupt, kCorrupt)
 NMC_DEFINE_FAILURE(version_mismatch, kVersionMismatch)
 NMC_DEFINE_FAILURE(resource_exhausted, kResourceExhausted)

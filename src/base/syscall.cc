@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <system_error>
+
+#include "base/memory.h"
 
 namespace nmc {
 
@@ -16,19 +18,29 @@ Error os_error(std::string_view call, std::string_view object, int error_number)
     case EEXIST:
     case EADDRINUSE: code = ErrorCode::kAlreadyExists; break;
     case EACCES:
+    case EROFS:
     case EPERM: code = ErrorCode::kPermissionDenied; break;
     case ENOSPC:
     case ENOMEM:
     case EMFILE:
     case ENFILE:
+    case EFBIG:
     case EDQUOT: code = ErrorCode::kResourceExhausted; break;
     case EPIPE:
+    case ECONNABORTED:
     case ECONNRESET:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case ENOTCONN:
     case ECONNREFUSED: code = ErrorCode::kUnavailable; break;
+    case ETIMEDOUT: code = ErrorCode::kDeadlineExceeded; break;
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
     case EINVAL: code = ErrorCode::kInvalidArgument; break;
     default: break;
   }
-  return Error{code, fmt::format("{} {}: {}", call, object, std::strerror(error_number))};
+  return Error{code, fmt::format("{} {}: {}", call, object, std::generic_category().message(error_number))};
 }
 
 UniqueFd::~UniqueFd() {
@@ -57,10 +69,16 @@ Result<Mapping> Mapping::anonymous(std::size_t size) {
 }
 
 Result<UniqueFd> create_memfd(const std::string& name, std::size_t size) {
+  // The kernel would hand out pages until it has to kill somebody, so a size beyond all reason is refused beforehand.
+  const std::uint64_t available = available_memory();
+  if (size > available) {
+    return resource_exhausted("memory for {}: {} bytes wanted, {} available", name, size, available);
+  }
   UniqueFd fd(::memfd_create(name.c_str(), MFD_CLOEXEC));
   if (!fd) return Failure(os_error("memfd_create", name));
   if (size > 0) {
-    const int error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(size));
+    int error = EINTR;
+    while (error == EINTR) error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(size));
     if (error != 0) return Failure(os_error("reserve", fmt::format("{} bytes for {}", size, name), error));
   }
   return fd;

@@ -77,7 +77,8 @@ class Mapping {
   std::size_t size_ = 0;
 };
 
-// A memfd of `size` bytes with its pages reserved, so that a full machine is an error here and not a bus error later.
+// A memfd of `size` bytes with its pages reserved, so that a full machine is an error here (kResourceExhausted with the
+// size wanted and the size available) and not a bus error later.
 Result<UniqueFd> create_memfd(const std::string& name, std::size_t size);
 
 }  // namespace nmc

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/check.h"
+
 namespace nmc::kv {
 namespace {
 
@@ -36,7 +38,9 @@ PrefixKey tail_key(const PrefixKey& parent, std::span<const TokenId> tail) { ret
 std::string object_key(const PrefixKey& key) { return "nmc/" + key.hex(); }
 
 PrefixChain::PrefixChain(const Digest& ns, std::uint32_t block_tokens)
-    : block_tokens_(block_tokens), root_(root_key(ns)) {}
+    : block_tokens_(block_tokens), root_(root_key(ns)) {
+  NMC_REQUIRE(block_tokens > 0);
+}
 
 void PrefixChain::append(std::span<const TokenId> tokens) {
   while (!tokens.empty()) {
