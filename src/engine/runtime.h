@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,10 @@ struct RuntimeOptions {
   std::size_t max_context = 0;            // prompt and output tokens of a request; 0: the model's
   std::vector<TokenId> eos_ids;           // end a generation unless the request ignores them
   const Clock* clock = &real_clock();     // outlives the runtime
+
+  // Sees the logits each token is sampled from, on the worker's thread: for parity tests and evaluation. `position` is the
+  // number of tokens before the one to be sampled.
+  std::function<void(const std::string& request_id, std::size_t position, std::span<const float> logits)> on_logits;
 };
 
 struct WorkerStatus {

@@ -279,6 +279,7 @@ void Worker::advance(const Planned& planned) {
 }
 
 bool Worker::next_token(Sequence& sequence, std::span<const float> logits) {
+  if (parts_.options->on_logits) parts_.options->on_logits(sequence.request.id, sequence.tokens.size(), logits);
   const TokenId token = sample(logits, sequence.request.sampling, sequence.tokens.size());
   sequence.tokens.push_back(token);
   if (sequence.chain) sequence.chain->append(token);

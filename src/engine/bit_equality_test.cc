@@ -1,0 +1,184 @@
+// The same request gives the same logits, bit for bit at every step, however it is run: in one plain pass, in chunks, beside
+// strangers, from the cache, after preemption, and handed over between workers by each carrier.
+#include <gtest/gtest.h>
+
+#include "engine/test_support.h"
+
+namespace nmc::engine {
+namespace {
+
+using testing::Collector;
+using testing::Engine;
+using testing::random_tokens;
+using testing::Trace;
+
+constexpr std::size_t kOutput = 6;
+
+// 1 .. 3 blocks and one more on either side, and lengths past the row tiles of the products.
+std::vector<std::size_t> prompt_lengths() {
+  std::vector<std::size_t> lengths;
+  for (std::size_t length = 1; length <= 49; ++length) lengths.push_back(length);
+  for (const std::size_t length : {63, 64, 65, 97, 129, 257}) lengths.push_back(length);
+  return lengths;
+}
+
+class BitEquality : public ::testing::TestWithParam<Dtype> {
+ protected:
+  static Engine::Setup setup() {
+    Engine::Setup setup;
+    setup.dtype = GetParam();
+    return setup;
+  }
+  static std::vector<TokenId> prompt(const Engine& engine, std::size_t length) {
+    return random_tokens(length, 100 + length, engine.vocab());
+  }
+};
+
+TEST_P(BitEquality, ChunkedEqualsOnePass) {
+  Engine engine(setup());
+  for (const std::size_t length : prompt_lengths()) {
+    const Trace whole = engine.plain(prompt(engine, length), kOutput);
+    for (const std::size_t chunk : {1, 7, 16, 33}) {
+      EXPECT_EQ(engine.plain(prompt(engine, length), kOutput, chunk), whole) << length << " tokens in chunks of " << chunk;
+    }
+  }
+}
+
+// The mutants that show the digest looks at what the block table says.
+TEST_P(BitEquality, OffByOneInTheBlockTableIsSeen) {
+  Engine engine(setup());
+  for (const std::size_t length : {17, 33, 48}) {
+    const Trace whole = engine.plain(prompt(engine, length), kOutput);
+    int pass = 0;
+    const auto rotate_later = [&](std::vector<std::byte*>& table) {
+      if (pass++ > 0) std::rotate(table.begin(), table.begin() + 1, table.end());
+    };
+    EXPECT_NE(engine.plain(prompt(engine, length), kOutput, SIZE_MAX, rotate_later), whole) << length;
+    pass = 0;
+    const auto repeat_first = [&](std::vector<std::byte*>& table) {
+      if (pass++ > 0 && table.size() > 1) table[1] = table[0];
+    };
+    EXPECT_NE(engine.plain(prompt(engine, length), kOutput, SIZE_MAX, repeat_first), whole) << length;
+  }
+}
+
+TEST_P(BitEquality, RuntimeEqualsPlainPassWithAndWithoutReuse) {
+  for (const Reuse reuse : {Reuse::kNone, Reuse::kLocal, Reuse::kGlobal}) {
+    Engine::Setup with = setup();
+    with.options.reuse = reuse;
+    with.options.max_batch_tokens = 24;  // prompts are cut where blocks aren't
+    Engine engine(with);
+    for (const std::size_t length : prompt_lengths()) {
+      EXPECT_EQ(engine.run(prompt(engine, length), kOutput), engine.plain(prompt(engine, length), kOutput))
+          << length << " tokens, reuse " << reuse_name(reuse);
+    }
+  }
+}
+
+TEST_P(BitEquality, FromCacheEqualsPlainPass) {
+  Engine engine(setup());
+  for (const std::size_t length : prompt_lengths()) {
+    const std::vector<TokenId> tokens = prompt(engine, length);
+    const Trace plain = engine.plain(tokens, kOutput);
+    Outcome first, second;
+    EXPECT_EQ(engine.run(tokens, kOutput, &first), plain) << length;
+    EXPECT_EQ(engine.run(tokens, kOutput, &second), plain) << length;
+    EXPECT_EQ(first.metrics.computed_tokens, length) << length;
+    EXPECT_EQ(second.metrics.computed_tokens, 0u) << length;
+    EXPECT_EQ(second.metrics.saved_tokens, length) << length;
+    EXPECT_EQ(second.metrics.cache_source, CacheSource::kDram) << length;
+  }
+}
+
+TEST_P(BitEquality, SharedPrefixWithANewEndEqualsPlainPass) {
+  Engine engine(setup());
+  const std::vector<TokenId> shared = prompt(engine, 64);
+  engine.run(shared, kOutput);
+  for (const std::size_t keep : {15, 16, 17, 31, 32, 48, 63, 64}) {
+    std::vector<TokenId> tokens(shared.begin(), shared.begin() + static_cast<std::ptrdiff_t>(keep));
+    for (const TokenId token : random_tokens(21, keep, engine.vocab())) tokens.push_back(token);
+    Outcome outcome;
+    const Trace got = engine.run(tokens, kOutput, &outcome);
+    EXPECT_EQ(got, engine.plain(tokens, kOutput)) << keep;
+    EXPECT_EQ(outcome.metrics.saved_tokens, keep / 16 * 16) << keep;
+  }
+}
+
+TEST_P(BitEquality, BatchedWithStrangersEqualsPlainPass) {
+  Engine::Setup with = setup();
+  with.options.max_batch_tokens = 40;
+  Engine engine(with);
+  std::vector<std::vector<TokenId>> prompts;
+  std::vector<std::shared_ptr<Collector>> collectors;
+  for (const std::size_t length : prompt_lengths()) prompts.push_back(prompt(engine, length));
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    collectors.push_back(engine.submit(engine.request("s" + std::to_string(i), prompts[i], kOutput)));
+  }
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    EXPECT_EQ(engine.trace("s" + std::to_string(i), *collectors[i]), engine.plain(prompts[i], kOutput)) << prompts[i].size();
+  }
+}
+
+TEST_P(BitEquality, ThreadCountDoesNotMatter) {
+  Engine one([] {
+    Engine::Setup single = setup();
+    single.threads = 1;
+    return single;
+  }());
+  Engine::Setup three = setup();
+  three.threads = 3;
+  Engine many(three);
+  for (const std::size_t length : {5, 40, 130}) {
+    EXPECT_EQ(one.run(prompt(one, length), kOutput), many.run(prompt(many, length), kOutput)) << length;
+  }
+}
+
+// A pool for about one and a half requests: all but the oldest are preempted again and again.
+TEST_P(BitEquality, AfterPreemptionEqualsPlainPass) {
+  for (const Reuse reuse : {Reuse::kNone, Reuse::kGlobal}) {
+    Engine::Setup tight = setup();
+    tight.blocks = 11;
+    tight.options.reuse = reuse;
+    Engine engine(tight);
+    std::vector<std::shared_ptr<Collector>> collectors;
+    std::size_t preemptions = 0;
+    for (std::size_t i = 0; i < 4; ++i) {
+      collectors.push_back(engine.submit(engine.request("p" + std::to_string(i), prompt(engine, 60 + i), 60)));
+    }
+    for (std::size_t i = 0; i < 4; ++i) {
+      const Trace got = engine.trace("p" + std::to_string(i), *collectors[i]);
+      EXPECT_EQ(got, engine.plain(prompt(engine, 60 + i), 60)) << i << " reuse " << reuse_name(reuse);
+      EXPECT_EQ(got.tokens.size(), 60u);
+      EXPECT_EQ(collectors[i]->finishes(), 1);
+      preemptions += collectors[i]->wait().metrics.preemptions;
+    }
+    EXPECT_GT(preemptions, 0u) << "the pool was not tight enough for the test to mean anything";
+    EXPECT_EQ(engine.store().stats().blocks_reserved, 0u);
+    EXPECT_EQ(engine.store().stats().blocks_pinned, 0u);
+  }
+}
+
+TEST_P(BitEquality, HandedOverEqualsPlainPass) {
+  for (const Transfer transfer : {Transfer::kDirect, Transfer::kShm, Transfer::kTcp}) {
+    for (const Reuse reuse : {Reuse::kNone, Reuse::kLocal, Reuse::kGlobal}) {
+      Engine::Setup pd = setup();
+      pd.options.mode = Mode::kPd;
+      pd.options.transfer = transfer;
+      pd.options.reuse = reuse;
+      Engine engine(pd);
+      for (const std::size_t length : prompt_lengths()) {
+        Outcome outcome;
+        EXPECT_EQ(engine.run(prompt(engine, length), kOutput, &outcome), engine.plain(prompt(engine, length), kOutput))
+            << length << " tokens by " << transfer_name(transfer) << ", reuse " << reuse_name(reuse);
+        EXPECT_GT(outcome.metrics.snapshot_bytes, 0u);
+        EXPECT_EQ(outcome.metrics.transfer_bytes, transfer == Transfer::kDirect ? 0u : outcome.metrics.snapshot_bytes);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, BitEquality, ::testing::Values(Dtype::kF32, Dtype::kBf16),
+                         [](const auto& param) { return std::string(dtype_name(param.param)); });
+
+}  // namespace
+}  // namespace nmc::engine

@@ -1,0 +1,228 @@
+// What the engine's tests share: a small decoder with everything around it, and requests as verbs.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/mutex.h"
+#include "base/rng.h"
+#include "base/thread_pool.h"
+#include "engine/runtime.h"
+#include "model/decoder.h"
+#include "model/tiny.h"
+#include "store/store.h"
+
+namespace nmc::engine::testing {
+
+// A Llama shape whose sizes are no multiples of panels, vectors or tiles.
+inline model::ModelConfig odd_config() {
+  model::ModelConfig config = model::tiny_config();
+  config.layers = 2;
+  config.hidden = 88;
+  config.heads = 6;
+  config.kv_heads = 2;
+  config.head_dim = 20;
+  config.intermediate = 141;
+  config.vocab = 301;
+  config.eos_ids.clear();
+  return config;
+}
+
+inline std::vector<TokenId> random_tokens(std::size_t count, std::uint64_t seed, std::size_t vocab) {
+  Rng rng(seed);
+  std::vector<TokenId> tokens(count);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(rng.below(vocab));
+  return tokens;
+}
+
+// Digest over the logits of every step, in order, and the tokens that came of them.
+struct Trace {
+  std::vector<TokenId> tokens;
+  std::string digest;
+  bool operator==(const Trace&) const = default;
+};
+
+inline void PrintTo(const Trace& trace, std::ostream* out) { *out << trace.tokens.size() << " tokens, " << trace.digest.substr(0, 16); }
+
+// Collects what a request said, and lets a test wait for its end.
+class Collector final : public RequestListener {
+ public:
+  void on_token(TokenId token) override {
+    MutexLock lock(mutex_);
+    tokens_.push_back(token);
+    changed_.notify_all();
+  }
+  void on_finish(const Outcome& outcome) override {
+    MutexLock lock(mutex_);
+    ++finishes_;
+    outcome_ = outcome;
+    changed_.notify_all();
+  }
+  const Outcome& wait() {
+    MutexLock lock(mutex_);
+    while (!outcome_) changed_.wait(mutex_);
+    return *outcome_;
+  }
+  std::vector<TokenId> wait_tokens(std::size_t count) {
+    MutexLock lock(mutex_);
+    while (tokens_.size() < count && !outcome_) changed_.wait(mutex_);
+    return tokens_;
+  }
+  std::vector<TokenId> tokens() {
+    MutexLock lock(mutex_);
+    return tokens_;
+  }
+  int finishes() {
+    MutexLock lock(mutex_);
+    return finishes_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<TokenId> tokens_ NMC_GUARDED_BY(mutex_);
+  std::optional<Outcome> outcome_ NMC_GUARDED_BY(mutex_);
+  int finishes_ NMC_GUARDED_BY(mutex_) = 0;
+};
+
+// Decoder, store and runtime of one test; rebuilt as a test asks.
+class Engine {
+ public:
+  struct Setup {
+    model::ModelConfig config = odd_config();
+    Dtype dtype = Dtype::kF32;
+    std::size_t blocks = 256;
+    Path disk_dir;
+    RuntimeOptions options;
+    int threads = 2;
+    std::uint64_t seed = 7;
+    std::size_t tail_bytes = std::size_t{1} << 20;
+  };
+
+  explicit Engine(Setup setup) : setup_(std::move(setup)), pool_(setup_.threads) {
+    auto decoder = model::Decoder::random(setup_.config, setup_.seed, setup_.dtype, pool_);
+    if (!decoder) ADD_FAILURE() << decoder.error().message;
+    decoder_ = std::move(*decoder);
+    start();
+  }
+
+  // A new runtime on a new store, as after a restart of the process.
+  void start() {
+    runtime_.reset();
+    store_.reset();
+    store::StoreOptions options;
+    options.block_bytes = layout().block_bytes();
+    options.dram_bytes = setup_.blocks * options.block_bytes + setup_.tail_bytes;
+    options.tail_bytes = setup_.tail_bytes;
+    options.disk_dir = setup_.disk_dir;
+    auto store = store::Store::create(options);
+    if (!store) {
+      ADD_FAILURE() << store.error().message;
+      std::abort();
+    }
+    store_ = std::move(*store);
+    RuntimeOptions runtime = setup_.options;
+    runtime.on_logits = [this](const std::string& id, std::size_t, std::span<const float> logits) {
+      MutexLock lock(mutex_);
+      auto& hash = hashes_[id];
+      if (!hash) hash = std::make_unique<Sha256>();
+      hash->update(std::as_bytes(logits));
+    };
+    kv::Namespace ns;
+    ns.weights = decoder_->weights_digest();
+    ns.config = setup_.config.digest_text();
+    ns.layout = layout();
+    auto made = create_runtime(runtime, *decoder_, ns, *store_, pool_);
+    if (!made) {
+      ADD_FAILURE() << made.error().message;
+      std::abort();
+    }
+    runtime_ = std::move(*made);
+  }
+
+  kv::KvLayout layout() const { return decoder_->kv_layout(setup_.options.block_tokens); }
+
+  GenerateRequest request(std::string id, std::vector<TokenId> prompt, std::size_t max_tokens) const {
+    GenerateRequest made;
+    made.id = std::move(id);
+    made.prompt = std::move(prompt);
+    made.max_tokens = max_tokens;
+    made.sampling.temperature = 0;
+    return made;
+  }
+  std::shared_ptr<Collector> submit(GenerateRequest request) {
+    auto collector = std::make_shared<Collector>();
+    const Result<void> done = runtime_->submit(std::move(request), collector);
+    EXPECT_TRUE(done) << done.error().message;
+    return collector;
+  }
+  Trace trace(const std::string& id, Collector& collector) {
+    collector.wait();
+    MutexLock lock(mutex_);
+    const auto it = hashes_.find(id);
+    Trace trace{collector.tokens(), it == hashes_.end() ? "none" : it->second->finish().hex()};
+    hashes_.erase(id);
+    return trace;
+  }
+  // One request from start to end.
+  Trace run(const std::vector<TokenId>& prompt, std::size_t max_tokens, Outcome* outcome = nullptr) {
+    const std::string id = "run-" + std::to_string(next_id_++);
+    auto collector = submit(request(id, prompt, max_tokens));
+    const Trace got = trace(id, *collector);
+    if (outcome != nullptr) *outcome = collector->wait();
+    return got;
+  }
+
+  // The reference: the decoder alone, memory of its own, the prompt in chunks of `chunk` tokens, then one token a pass.
+  // `mutate` may spoil the block table before each pass.
+  Trace plain(const std::vector<TokenId>& prompt, std::size_t max_tokens, std::size_t chunk = SIZE_MAX,
+              const std::function<void(std::vector<std::byte*>&)>& mutate = nullptr) {
+    const kv::KvLayout kv = layout();
+    const std::size_t blocks = kv.blocks_for(prompt.size() + max_tokens);
+    std::vector<std::vector<std::byte>> memory(blocks, std::vector<std::byte>(kv.block_bytes(), std::byte{0xff}));
+    std::vector<std::byte*> table;
+    for (auto& block : memory) table.push_back(block.data());
+    std::vector<TokenId> tokens = prompt;
+    std::vector<float> logits(setup_.config.vocab);
+    Sha256 hash;
+    model::Workspace workspace;
+    for (std::size_t computed = 0; tokens.size() < prompt.size() + max_tokens;) {
+      const std::size_t take = std::min(chunk, tokens.size() - computed);
+      const bool last = computed + take == tokens.size();
+      std::vector<std::byte*> used = table;
+      if (mutate) mutate(used);
+      const model::Chunk part{.tokens = std::span(tokens).subspan(computed, take), .start = computed,
+                              .blocks = std::span(used).first(kv.blocks_for(computed + take)),
+                              .logits = last ? logits.data() : nullptr};
+      decoder_->forward(pool_, std::span(&part, 1), kv.block_tokens, workspace);
+      computed += take;
+      if (!last) continue;
+      hash.update(std::as_bytes(std::span(logits)));
+      tokens.push_back(static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+    }
+    return {std::vector<TokenId>(tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()), hash.finish().hex()};
+  }
+
+  Runtime& runtime() { return *runtime_; }
+  store::Store& store() { return *store_; }
+  std::size_t vocab() const { return setup_.config.vocab; }
+  const Setup& setup() const { return setup_; }
+
+ private:
+  Setup setup_;
+  ThreadPool pool_;
+  std::unique_ptr<model::Decoder> decoder_;
+  std::unique_ptr<store::Store> store_;
+  std::unique_ptr<Runtime> runtime_;
+  int next_id_ = 0;
+  Mutex mutex_;
+  std::map<std::string, std::unique_ptr<Sha256>> hashes_ NMC_GUARDED_BY(mutex_);
+};
+
+}  // namespace nmc::engine::testing
