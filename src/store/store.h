@@ -9,6 +9,7 @@
 // memfd. All methods are thread-safe; lookups take no lock.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,10 +38,13 @@ enum class ObjectClass : std::uint8_t {
 enum class Source : std::uint8_t { kDram, kDisk, kRemote };
 
 class Store;
-class MasterCore;  // internal: allocator, order, commit and eviction
+class MasterCore;         // internal: allocator, order, commit and eviction
+class TouchClock;         // stamps of uses
+class SharedStoreReader;  // a client's side of the shared structures: shared_reader.h
+struct ClientFiles;       // shared_reader.h
 
-// A committed object held in place: bytes() stay valid and unchanged until the Pin goes. Moves, never copies.
-// May outlive nothing: destroy all pins before their Store. Safe to destroy on any thread.
+// A committed object held in place: bytes() stay valid and unchanged until the Pin goes; they are mapped read-only. Moves,
+// never copies. May outlive nothing: destroy all pins before their Store. Safe to destroy on any thread.
 class Pin {
  public:
   Pin() = default;
@@ -48,18 +52,19 @@ class Pin {
   Pin& operator=(Pin&& other) noexcept;
   ~Pin();
 
-  explicit operator bool() const { return store_ != nullptr; }
+  explicit operator bool() const { return word_ != nullptr; }
   std::span<const std::byte> bytes() const { return bytes_; }
   std::uint64_t generation() const { return generation_; }
   Source source() const { return source_; }
-  // Another pin on the same object.
+  // Another pin on the same object. One client can hold 65,535 pins on an object; a lookup beyond that misses, and this
+  // stops the process.
   Pin duplicate() const;
 
  private:
   friend class Store;
-  friend class MasterCore;
-  Store* store_ = nullptr;
-  std::uint32_t entry_ = 0;
+
+  friend class SharedStoreReader;
+  std::atomic<std::uint64_t>* word_ = nullptr;  // the object's word in the holder's pin table
   Source source_ = Source::kDram;
   std::uint64_t generation_ = 0;
   std::span<const std::byte> bytes_;
@@ -80,7 +85,7 @@ class Reservation {
 
  private:
   friend class Store;
-  friend class MasterCore;
+
   Store* store_ = nullptr;
   std::uint32_t entry_ = 0;
   ObjectClass object_class_ = ObjectClass::kObject;
@@ -159,6 +164,10 @@ class Store {
   // How many of keys[0..] are in memory or on disk now. A hint: nothing is pinned.
   std::size_t probe_run(std::span<const std::string> keys) const;
 
+  // Counts as a use of all of them, the last one first, so that the chain they form is evicted from its end. For who held a
+  // chain without fetching it (blocks it committed itself) and is about to drop it.
+  void touch_run(std::span<const Pin> chain);
+
   // True when the key was there. Readers that hold it keep reading; nobody finds it afterwards, not after a restart either.
   bool remove(std::string_view key);
 
@@ -167,12 +176,30 @@ class Store {
   StoreStats stats() const;
   const StoreOptions& options() const { return options_; }
 
+  // Lets another process read: a pin table of its own, and the files that SharedStoreReader::open maps. The fds are
+  // borrowed, valid until drop_client or the store's end.
+  Result<ClientFiles> add_client();
+  // The client is gone for good: what it had pinned no longer is.
+  void drop_client(std::uint32_t client);
+
  private:
-  friend class Pin;
+
   friend class Reservation;
   explicit Store(StoreOptions options);
+  Result<void> start();
+
+  void give_back(const Reservation& reservation);
+  struct CommitExtras {
+    std::optional<std::uint64_t> checksum;                   // of the bytes, where the writer has it
+    const std::atomic<bool>* restore_cancelled = nullptr;    // the bytes come from the disk tier
+  };
+  Result<Pin> commit_as(Reservation& reservation, std::string_view key, const CommitExtras& extras);
+  std::optional<Pin> find(std::string_view key);  // lookup() that counts nothing
+
   StoreOptions options_;
+  std::unique_ptr<TouchClock> clock_;
   std::unique_ptr<MasterCore> master_;
+  std::unique_ptr<SharedStoreReader> reader_;  // the lookups of this process: a client like any other
 };
 
 }  // namespace nmc::store

@@ -1,0 +1,97 @@
+// A client's pin table: a shared file with one pin word an index entry (pin_protocol.h). The words are written by its
+// client and read by the master's evictor. Layout: docs/formats.md, "Shared memory".
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/syscall.h"
+#include "store/pin_protocol.h"
+
+namespace nmc::store {
+
+using SharedWord = std::atomic<std::uint64_t>;
+static_assert(sizeof(SharedWord) == 8 && SharedWord::is_always_lock_free);
+
+inline constexpr std::array<char, 8> kPinTableMagic = {'N', 'M', 'C', 'P', 'I', 'N', 'S', '1'};
+inline constexpr std::uint32_t kPinTableVersion = 1;
+
+struct PinTableHeader {
+  std::array<char, 8> magic;
+  std::uint32_t version;
+  std::uint32_t header_bytes;
+  std::uint64_t file_bytes;
+  std::uint64_t boot_id;      // of the index it belongs to
+  std::uint32_t client;       // number that the master gave
+  std::uint32_t first_entry;  // words of this file are for entries first_entry .. first_entry + entry_count - 1
+  std::uint32_t entry_count;
+  std::uint32_t unused;
+  alignas(64) SharedWord hits;  // lookups of this client that found their key
+  SharedWord misses;
+  alignas(64) SharedWord over_limbo_cap;  // 1: set by the master; this client gets misses until it drops pins
+  std::array<std::byte, 4096 - 136> padding;
+};
+static_assert(sizeof(PinTableHeader) == 4096 && offsetof(PinTableHeader, hits) == 64 &&
+              offsetof(PinTableHeader, over_limbo_cap) == 128);
+
+// A mapping of one table, read-write. Thread-safe as far as its words are; moves are not.
+class PinTable {
+ public:
+  // A new table in a memfd that *this owns.
+  static Result<PinTable> create(std::uint32_t client, std::uint32_t entry_count, std::uint64_t boot_id);
+  // Maps an existing one; its fd stays the caller's. Checked: kind, version, sizes, that it belongs to `boot_id`.
+  static Result<PinTable> open(int fd, std::uint64_t boot_id);
+
+  int fd() const { return fd_.get(); }  // -1 unless created here
+  std::uint32_t client() const { return client_; }
+  std::uint32_t entry_count() const { return entry_count_; }
+  PinTableHeader& header() const { return *header_; }
+  // `entry` < entry_count(): the caller checks, because the master's index may have grown beyond this table.
+  SharedWord& word(std::uint32_t entry) const { return words_[entry]; }
+
+ private:
+  PinTable(UniqueFd fd, Mapping mapping);
+
+  UniqueFd fd_;
+  Mapping mapping_;
+  PinTableHeader* header_;
+  SharedWord* words_;
+  std::uint32_t client_;  // copies: a damaged header can't move a checked bound
+  std::uint32_t entry_count_;
+};
+
+// Stamps for touches: a clock of 1,024 ns ticks that never gives the same stamp twice to one client, so that uses have an
+// order even where the clock stands. Thread-safe (two threads at the same instant may get equal stamps).
+class TouchClock {
+ public:
+  explicit TouchClock(const Clock& clock) : clock_(&clock) {}
+
+  std::uint64_t stamp() {
+    const std::uint64_t now = ticks();
+    const std::uint64_t after_last = last_.load(std::memory_order_relaxed) + 1;
+    const std::uint64_t stamp = after_last <= now ? now : after_last < now + kAheadMax ? after_last : now + kAheadMax;
+    last_.store(stamp, std::memory_order_relaxed);
+    return stamp;
+  }
+  std::uint64_t ticks() const { return static_cast<std::uint64_t>(clock_->now().count()) >> kTickShift; }
+
+  // The stamp whose low kTouchBits are `touch`, taken as one of the last twelve days.
+  static std::uint64_t widen(std::uint64_t touch, std::uint64_t now) {
+    const std::uint64_t latest = now + 2 * kAheadMax;  // other clients run ahead, too
+    const std::uint64_t age = (latest - touch) & kTouchMask;
+    return age <= latest ? latest - age : 0;
+  }
+
+ private:
+  static constexpr int kTickShift = 10;
+  static constexpr std::uint64_t kAheadMax = std::uint64_t{1} << 20;  // about a second
+
+  const Clock* clock_;
+  std::atomic<std::uint64_t> last_{0};
+};
+
+}  // namespace nmc::store

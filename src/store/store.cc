@@ -1,0 +1,174 @@
+#include "store/store.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "store/master_core.h"
+#include "store/shared_reader.h"
+
+namespace nmc::store {
+
+Reservation::Reservation(Reservation&& other) noexcept
+    : store_(std::exchange(other.store_, nullptr)),
+      entry_(other.entry_),
+      object_class_(other.object_class_),
+      generation_(other.generation_),
+      bytes_(std::exchange(other.bytes_, {})) {}
+
+Reservation& Reservation::operator=(Reservation&& other) noexcept {
+  if (this == &other) return *this;
+  if (store_ != nullptr) store_->give_back(*this);
+  store_ = std::exchange(other.store_, nullptr);
+  entry_ = other.entry_;
+  object_class_ = other.object_class_;
+  generation_ = other.generation_;
+  bytes_ = std::exchange(other.bytes_, {});
+  return *this;
+}
+
+Reservation::~Reservation() {
+  if (store_ != nullptr) store_->give_back(*this);
+}
+
+Store::Store(StoreOptions options) : options_(std::move(options)) {}
+
+Store::~Store() = default;  // in reverse order of declaration: disk tier, reader, master
+
+Result<std::unique_ptr<Store>> Store::create(StoreOptions options) {
+  std::unique_ptr<Store> store(new Store(std::move(options)));
+  NMC_RETURN_IF_ERROR(store->start());
+  return store;
+}
+
+Result<void> Store::start() {
+  clock_ = std::make_unique<TouchClock>(*options_.clock);
+  NMC_ASSIGN_OR_RETURN(master_, MasterCore::create(options_, *clock_));
+  NMC_ASSIGN_OR_RETURN(const ClientFiles files, add_client());
+  NMC_ASSIGN_OR_RETURN(reader_, SharedStoreReader::open(files, *clock_));
+  // Our own pins are the engine's: a miss would only make it compute what it holds. Others are held to a quarter.
+  master_->set_limbo_cap(options_.dram_bytes / 4, files.client);
+  if (!options_.disk_dir.empty()) return unsupported("store: the disk tier isn't wired yet");
+  return {};
+}
+
+Result<ClientFiles> Store::add_client() {
+  NMC_ASSIGN_OR_RETURN(const PinTable* table, master_->add_client(Clients::Kind::kUser));
+  return ClientFiles{table->client(), master_->index_fd(), master_->segment_fd(), table->fd()};
+}
+
+void Store::drop_client(std::uint32_t client) { master_->drop_client(client); }
+
+Result<Reservation> Store::reserve(ObjectClass object_class, std::size_t bytes) {
+  NMC_ASSIGN_OR_RETURN(const MasterCore::Space space, master_->reserve(object_class, bytes, reader_->pins().client()));
+  Reservation reservation;
+  reservation.store_ = this;
+  reservation.entry_ = space.entry;
+  reservation.object_class_ = object_class;
+  reservation.generation_ = space.generation;
+  reservation.bytes_ = space.bytes;
+  return reservation;
+}
+
+Result<std::vector<Reservation>> Store::reserve_blocks(std::size_t count) {
+  NMC_ASSIGN_OR_RETURN(const auto spaces, master_->reserve_blocks(count, reader_->pins().client()));
+  std::vector<Reservation> reservations(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    reservations[i].store_ = this;
+    reservations[i].entry_ = spaces[i].entry;
+    reservations[i].object_class_ = ObjectClass::kBlock;
+    reservations[i].generation_ = spaces[i].generation;
+    reservations[i].bytes_ = spaces[i].bytes;
+  }
+  return reservations;
+}
+
+std::size_t Store::blocks_available() const { return master_->blocks_available(); }
+
+void Store::give_back(const Reservation& reservation) { master_->abort(reservation.entry_, reservation.generation_); }
+
+Result<Pin> Store::commit(Reservation&& reservation, std::string_view key) {
+  return commit_as(reservation, key, {});
+}
+
+Result<Pin> Store::commit_as(Reservation& reservation, std::string_view key, const CommitExtras& extras) {
+  NMC_REQUIRE(reservation.store_ == this, "the reservation is empty or another store's");
+  MasterCore::Commit commit;
+  commit.entry = reservation.entry_;
+  commit.generation = reservation.generation_;
+  commit.key = key;
+  commit.pin_for = &reader_->pins();
+  commit.stamp = clock_->stamp();
+  commit.checksum = extras.checksum;
+  commit.restore_cancelled = extras.restore_cancelled;
+  NMC_ASSIGN_OR_RETURN(const MasterCore::Held held, master_->commit(commit));
+  reservation.store_ = nullptr;  // used up
+  reservation.bytes_ = {};
+  return reader_->adopt(held.entry, held.generation);
+}
+
+Result<void> Store::put(ObjectClass object_class, std::string_view key, std::span<const std::byte> bytes) {
+  NMC_ASSIGN_OR_RETURN(Reservation reservation, reserve(object_class, bytes.size()));
+  CommitExtras extras;
+  extras.checksum = copy_and_checksum64(reservation.bytes(), bytes);
+  NMC_ASSIGN_OR_RETURN(const Pin pin, commit_as(reservation, key, extras));
+  return {};
+}
+
+std::optional<Pin> Store::lookup(std::string_view key) {
+  std::optional<Pin> pin = find(key);
+  reader_->count_lookup(pin.has_value());
+  return pin;
+}
+
+std::optional<Pin> Store::find(std::string_view key) {
+  Pin pin;
+  SharedStoreReader::Answer answer = reader_->find(key, pin);
+  if (answer == SharedStoreReader::Answer::kUnsettled) {
+    const auto held = master_->pin(key, reader_->pins(), clock_->stamp());
+    if (!held) return std::nullopt;
+    return reader_->adopt(held->entry, held->generation);
+  }
+  if (answer == SharedStoreReader::Answer::kMiss) return std::nullopt;
+  return pin;
+}
+
+std::optional<Pin> Store::fetch(std::string_view key, ObjectClass /*object_class*/, std::size_t bytes) {
+  std::optional<Pin> pin = lookup(key);
+  if (pin && bytes != 0 && pin->bytes().size() != bytes) return std::nullopt;
+  return pin;
+}
+
+Run Store::fetch_run(std::span<const std::string> keys) {
+  Run run;
+  for (const std::string& key : keys) {
+    std::optional<Pin> pin = lookup(key);
+    if (!pin || pin->bytes().size() != options_.block_bytes) break;
+    run.pins.push_back(*std::move(pin));
+  }
+  touch_run(run.pins);
+  return run;
+}
+
+void Store::touch_run(std::span<const Pin> chain) {
+  for (auto pin = chain.rbegin(); pin != chain.rend(); ++pin) reader_->touch(*pin);
+}
+
+std::size_t Store::probe_run(std::span<const std::string> keys) const {
+  std::size_t count = 0;
+  while (count < keys.size() && reader_->contains(keys[count])) ++count;
+  return count;
+}
+
+bool Store::remove(std::string_view key) { return master_->remove(key); }
+
+Result<void> Store::flush() { return {}; }
+
+StoreStats Store::stats() const {
+  StoreStats stats;
+  master_->fill_stats(stats);
+  return stats;
+}
+
+}  // namespace nmc::store
