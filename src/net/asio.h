@@ -1,0 +1,12 @@
+// Internal to net: to be included before anything of Boost.Asio, so that all files see it configured alike.
+#pragma once
+
+// The thread sanitizer doesn't know fences. Asio's are not needed with it: handlers are handed over under mutexes, too.
+#if defined(__SANITIZE_THREAD__)
+#define BOOST_ASIO_DISABLE_FENCED_BLOCK 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define BOOST_ASIO_DISABLE_FENCED_BLOCK 1
+#endif
+#endif
+#define BOOST_ASIO_NO_DEPRECATED 1
