@@ -66,11 +66,19 @@ function(nmc_layer name)
   endif()
 endfunction()
 
-# nmc_fuzz(<name> LIBS <layer>...): fuzz/<name>_fuzz.cc as a libFuzzer program with corpus fuzz/corpus/<name>/.
+# nmc_fuzz(<name> LIBS <layer>...): fuzz/<name>_fuzz.cc with corpus fuzz/corpus/<name>/. With NMC_FUZZ it is the
+# libFuzzer program fuzz_<name>; otherwise replay_<name>, a test that runs the corpus through it.
 function(nmc_fuzz name)
   cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
   list(TRANSFORM ARG_LIBS PREPEND nmc_ OUTPUT_VARIABLE layers)
-  add_executable(fuzz_${name} ${CMAKE_SOURCE_DIR}/fuzz/${name}_fuzz.cc)
-  target_link_libraries(fuzz_${name} PRIVATE ${layers})
-  target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  if(NMC_FUZZ)
+    add_executable(fuzz_${name} ${CMAKE_SOURCE_DIR}/fuzz/${name}_fuzz.cc)
+    target_link_libraries(fuzz_${name} PRIVATE ${layers})
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  elseif(NMC_TESTS)
+    add_executable(replay_${name} ${CMAKE_SOURCE_DIR}/fuzz/${name}_fuzz.cc ${CMAKE_SOURCE_DIR}/fuzz/replay_main.cc)
+    target_link_libraries(replay_${name} PRIVATE ${layers})
+    add_test(NAME fuzz_corpus.${name} COMMAND replay_${name} ${CMAKE_SOURCE_DIR}/fuzz/corpus/${name})
+    set_tests_properties(fuzz_corpus.${name} PROPERTIES TIMEOUT 120 LABELS unit)
+  endif()
 endfunction()
