@@ -61,7 +61,7 @@ clang: setup-dev  ## Build and tests by clang, with its thread-safety analysis
 	@ctest --preset clang --parallel $(JOBS)
 
 fuzz: setup-dev  ## Each fuzz target for FUZZ_SECONDS (60)
-	@$(call build,fuzz)
+	@$(call build,fuzz,nmc_fuzzers)
 	@scripts/fuzz build/fuzz/bin --seconds $(FUZZ_SECONDS)
 
 soak: setup-dev  ## Unit tests SOAK_RUNS (20) times over, then the fuzz targets for FUZZ_SECONDS each

@@ -67,7 +67,7 @@ function(nmc_layer name)
 endfunction()
 
 # nmc_fuzz(<name> LIBS <layer>...): fuzz/<name>_fuzz.cc with corpus fuzz/corpus/<name>/. With NMC_FUZZ it is the
-# libFuzzer program fuzz_<name>; otherwise replay_<name>, a test that runs the corpus through it.
+# libFuzzer program fuzz_<name>, part of target nmc_fuzzers; otherwise replay_<name>, a test that runs the corpus through it.
 function(nmc_fuzz name)
   cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
   list(TRANSFORM ARG_LIBS PREPEND nmc_ OUTPUT_VARIABLE layers)
@@ -75,6 +75,10 @@ function(nmc_fuzz name)
     add_executable(fuzz_${name} ${CMAKE_SOURCE_DIR}/fuzz/${name}_fuzz.cc)
     target_link_libraries(fuzz_${name} PRIVATE ${layers})
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    if(NOT TARGET nmc_fuzzers)
+      add_custom_target(nmc_fuzzers)
+    endif()
+    add_dependencies(nmc_fuzzers fuzz_${name})
   elseif(NMC_TESTS)
     add_executable(replay_${name} ${CMAKE_SOURCE_DIR}/fuzz/${name}_fuzz.cc ${CMAKE_SOURCE_DIR}/fuzz/replay_main.cc)
     target_link_libraries(replay_${name} PRIVATE ${layers})
