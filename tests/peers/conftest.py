@@ -1,0 +1,31 @@
+"""Comparisons with other implementations. They are no part of `make test`: they need packages that are large or not
+free to install everywhere. REFERENCE=DIR of `make test-peers` names a Python environment that has them; what it lacks is
+skipped by name."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def reference_python():
+    """Runs code in the reference environment; skips, naming the module, where that isn't there."""
+    folder = os.environ.get("NMC_REFERENCE", "")
+    if not folder:
+        pytest.skip("no reference environment; make test-peers REFERENCE=DIR of a venv that has the peers")
+    python = pathlib.Path(folder) / "bin" / "python"
+    if not python.is_file():
+        pytest.skip(f"no Python at {python}")
+
+    def run(code, *arguments, needs=()):
+        for module in needs:
+            probe = subprocess.run([python, "-c", f"import {module}"], capture_output=True)
+            if probe.returncode != 0:
+                pytest.skip(f"{folder} has no module {module}")
+        done = subprocess.run([python, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
