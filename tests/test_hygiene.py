@@ -103,7 +103,7 @@ def types_are_title_case(name, text):
         return []
     found = re.finditer(r"^\s*(?:class|struct|enum class|enum)\s+(?:NMC_\w+(?:\([^)]*\))*\s+|\[\[\w+\]\]\s+)?(\w+)\s*"
                         r"(?:final\s*)?(?::[^:]|\{)", text, re.MULTILINE)
-    prescribed = {"formatter", "hash", "tuple_size", "tuple_element"}
+    prescribed = {"formatter", "hash", "reader", "writer"}
     return [f"type {m[1]} is not TitleCase" for m in found
             if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", m[1]) and m[1] not in prescribed]
 
@@ -128,11 +128,11 @@ def functions_are_snake_case(name, text):
 
 
 def macros_carry_our_prefix(name, text):
-    """A macro knows no namespace. Highway's own switches are defined by its users."""
+    """A macro knows no namespace. A library's own switches are defined by its users."""
     if not name.endswith((".h", ".cc")):
         return []
     return [f"macro {macro}" for macro in re.findall(r"^\s*#\s*define\s+(\w+)", text, re.MULTILINE)
-            if not macro.startswith(("NMC_", "HWY_"))]
+            if not macro.startswith(("NMC_", "HWY_", "BOOST_"))]
 
 
 RULES = [
