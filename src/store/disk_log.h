@@ -28,11 +28,14 @@ enum class FsyncPolicy {
   kEachAppend,
 };
 
+inline constexpr std::uint64_t kDiskBytesMin = std::uint64_t{64} << 10;
+
 struct DiskLogOptions {
   Path folder;
-  std::uint64_t bytes_max = std::uint64_t{8} << 30;  // all files together, compaction headroom and quarantine included
-  std::uint64_t file_bytes = std::uint64_t{64} << 20;
-  std::uint64_t quarantine_bytes_max = std::uint64_t{64} << 20;
+  // All files together, compaction headroom (one file) and quarantine included; at least kDiskBytesMin.
+  std::uint64_t bytes_max = std::uint64_t{8} << 30;
+  std::uint64_t file_bytes = std::uint64_t{64} << 20;            // at most an eighth of bytes_max is used
+  std::uint64_t quarantine_bytes_max = std::uint64_t{64} << 20;  // at most a sixteenth of bytes_max is used
   FsyncPolicy fsync = FsyncPolicy::kOnSeal;
   Nanos fsync_interval = std::chrono::seconds(1);
   const Clock* clock = &real_clock();
@@ -48,7 +51,8 @@ struct DiskLogStats {
   std::uint64_t objects = 0, live_bytes = 0, used_bytes = 0, bytes_max = 0, files = 0;
   std::uint64_t appended_bytes = 0, read_bytes = 0, compacted_bytes = 0, dropped_objects = 0;  // dropped: to stay in the cap
   std::uint64_t quarantined_entries = 0, quarantined_bytes = 0, errors = 0;
-  std::uint64_t replayed_records = 0;
+  std::uint64_t replayed_records = 0;  // read one by one at open, for want of a footer
+  std::uint64_t syncs = 0;             // fsync calls on log files
   std::vector<std::string> quarantine_reasons;  // the last few
 };
 
@@ -61,14 +65,19 @@ class DiskLog {
 
   // Appends the items as one record; a key that is there already is superseded. Returns the record's sequence number once it
   // is written (flush_mark() >= it). A full disk or an I/O error is an Error and leaves the log as it was; nothing is half
-  // written. Space inside the cap is made by compaction and then by dropping the oldest objects.
+  // written. Space inside the cap is made by compaction and then by dropping the oldest objects; of those, the ones that
+  // were read since they were written get a second chance. kInvalidArgument: larger than record_bytes_max().
   Result<std::uint64_t> append(std::span<const DiskItem> items);
-  // Tombstone; after it (and after a restart) the key is gone. False when it wasn't there.
+  // Tombstone; after it (and after a restart) the key is gone. False when it wasn't there. After an Error it is gone too,
+  // but a restart may bring it back.
   Result<bool> remove(std::string_view key);
+  // Largest record (payloads, keys and some 100 bytes an item) that append takes: about two fifths of bytes_max.
+  std::uint64_t record_bytes_max() const;
 
   bool contains(std::string_view key) const;
   std::optional<std::uint64_t> size_of(std::string_view key) const;
-  // Reads and verifies into `out` (exactly size_of(key) bytes). False: a miss, or damaged (then quarantined and counted).
+  // Reads and verifies into `out` (exactly size_of(key) bytes). False: a miss, or damaged (then quarantined and counted, and
+  // the key is gone). What `out` holds after false is undefined.
   bool read(std::string_view key, std::span<std::byte> out);
 
   std::uint64_t flush_mark() const;

@@ -1,0 +1,257 @@
+#include "store/disk_tier.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/failpoint.h"
+#include "base/log.h"
+
+namespace nmc::store {
+namespace {
+
+// Bounds of one record: what a damaged one can take along, and the memory that a batch is gathered in.
+constexpr std::size_t kBatchJobsMax = 32;
+constexpr std::uint64_t kBatchBytesMax = std::uint64_t{4} << 20;
+
+}  // namespace
+
+Result<std::unique_ptr<DiskTier>> DiskTier::open(DiskLogOptions options, MasterCore& master, TouchClock& clock,
+                                                 std::uint64_t queue_bytes_max) {
+  NMC_ASSIGN_OR_RETURN(std::unique_ptr<DiskLog> log, DiskLog::open(std::move(options)));
+  NMC_ASSIGN_OR_RETURN(const PinTable* table, master.add_client(Clients::Kind::kLender));
+  const ClientFiles files = {table->client(), master.index_fd(), master.segment_fd(), table->fd()};
+  NMC_ASSIGN_OR_RETURN(std::unique_ptr<SharedStoreReader> reader, SharedStoreReader::open(files, clock));
+  return std::unique_ptr<DiskTier>(new DiskTier(std::move(log), std::move(reader), master, queue_bytes_max));
+}
+
+DiskTier::DiskTier(std::unique_ptr<DiskLog> log, std::unique_ptr<SharedStoreReader> reader, MasterCore& master,
+                   std::uint64_t queue_bytes_max)
+    : log_(std::move(log)), reader_(std::move(reader)), master_(master), queue_bytes_max_(queue_bytes_max) {
+  writer_ = std::thread([this] { write_queue(); });
+}
+
+DiskTier::~DiskTier() {
+  {
+    MutexLock lock(mutex_);
+    stop_ = true;
+    work_.notify_all();
+  }
+  writer_.join();
+}
+
+// ---- what the master tells ----
+
+void DiskTier::on_commit(std::uint32_t entry, std::uint64_t generation, ObjectClass object_class, std::string_view key) {
+  MutexLock lock(mutex_);
+  const std::uint64_t bytes = master_.entry(entry).size.load(std::memory_order_relaxed);
+  // Blocks and tails are named by their content: what is on disk under the name is this. Another object may differ from it.
+  const bool named_by_content = object_class != ObjectClass::kObject;
+  if (!named_by_content) cancel_restores_locked(key);
+  if (named_by_content && removing_.find(key) == removing_.end() && log_->size_of(key) == bytes) return;
+  if (bytes > queue_bytes_max_) {
+    ++dropped_;
+    return;
+  }
+  while (queue_bytes_ + bytes > queue_bytes_max_) drop_oldest_write_locked();
+  const std::uint64_t committed = make_commit_word(generation, EntryState::kCommitted);
+  if (!Pins::pin(master_.entry(entry).commit, committed, reader_->pins().word(entry), 0)) return;
+  queue_.push_back({next_ticket_++, std::string(key), reader_->adopt(entry, generation)});
+  queue_bytes_ += bytes;
+  work_.notify_one();
+}
+
+bool DiskTier::on_remove(std::string_view key) {
+  MutexLock lock(mutex_);
+  cancel_restores_locked(key);
+  for (auto job = queue_.begin(); job != queue_.end();) {
+    if (job->is_removal() || job->key != key) {
+      ++job;
+      continue;
+    }
+    queue_bytes_ -= job->pin.bytes().size();
+    job = queue_.erase(job);
+  }
+  progress_.notify_all();
+  if (removing_.find(key) != removing_.end()) return false;  // somebody else's removal
+  const bool in_flight = std::find(in_flight_keys_.begin(), in_flight_keys_.end(), key) != in_flight_keys_.end();
+  if (!in_flight && !log_->contains(key)) return false;
+  queue_removal_locked(std::string(key));
+  return true;
+}
+
+void DiskTier::cancel_restores_locked(std::string_view key) {
+  for (Restoring* restoring : restoring_) {
+    if (restoring->key_ == key) restoring->cancelled_.store(true, std::memory_order_relaxed);
+  }
+}
+
+// Ahead of all writes: those of the same key that came before are cancelled or in flight, those that come after it follow.
+void DiskTier::queue_removal_locked(std::string key) {
+  removing_.insert(key);
+  queue_.push_front({0, std::move(key), Pin()});
+  work_.notify_one();
+}
+
+bool DiskTier::relieve() {
+  MutexLock lock(mutex_);
+  if (drop_oldest_write_locked()) return true;
+  if (!batch_pinned_) return false;
+  while (batch_pinned_) progress_.wait(mutex_);  // for the length of a copy in memory
+  return true;
+}
+
+bool DiskTier::drop_oldest_write_locked() {
+  const auto oldest = std::find_if(queue_.begin(), queue_.end(), [](const Job& job) { return !job.is_removal(); });
+  if (oldest == queue_.end()) return false;
+  ++dropped_;
+  queue_bytes_ -= oldest->pin.bytes().size();
+  std::string key = std::move(oldest->key);
+  queue_.erase(oldest);
+  progress_.notify_all();
+  // An older object of this name would otherwise come back from disk once this one leaves memory.
+  if (removing_.find(key) == removing_.end() && log_->contains(key)) queue_removal_locked(std::move(key));
+  return true;
+}
+
+// ---- the writer ----
+
+void DiskTier::write_queue() {
+  for (;;) {
+    std::vector<Job> batch;
+    {
+      MutexLock lock(mutex_);
+      while (queue_.empty() && !stop_) work_.wait(mutex_);
+      if (queue_.empty()) return;
+      batch = next_batch_locked();
+    }
+    if (batch.front().is_removal()) write_removal(batch.front().key);
+    else write_batch(batch);
+    MutexLock lock(mutex_);
+    if (batch.front().is_removal()) removing_.erase(batch.front().key);
+    in_flight_keys_.clear();
+    in_flight_ticket_ = 0;
+    progress_.notify_all();
+  }
+}
+
+std::vector<DiskTier::Job> DiskTier::next_batch_locked() {
+  std::vector<Job> batch;
+  std::uint64_t bytes = 0;
+  const std::uint64_t most = std::min(kBatchBytesMax, log_->record_bytes_max() / 2);
+  while (!queue_.empty() && batch.size() < kBatchJobsMax) {
+    Job& job = queue_.front();
+    const std::uint64_t size = job.pin.bytes().size();
+    if (!batch.empty() && (job.is_removal() || batch.front().is_removal() || bytes + size > most)) break;
+    bytes += size;
+    batch.push_back(std::move(job));
+    queue_.pop_front();
+  }
+  queue_bytes_ -= bytes;
+  if (batch.front().is_removal()) return batch;
+  for (const Job& job : batch) in_flight_keys_.push_back(job.key);
+  in_flight_ticket_ = batch.front().ticket;
+  batch_pinned_ = true;
+  return batch;
+}
+
+// Gathers the bytes first and gives up the pins, so that memory is held for a copy and not for the disk's time.
+void DiskTier::write_batch(std::vector<Job>& batch) {
+  std::size_t bytes = 0;
+  for (const Job& job : batch) bytes += job.pin.bytes().size();
+  std::vector<std::byte> gathered(bytes);
+  std::vector<DiskItem> items;
+  std::size_t at = 0;
+  for (Job& job : batch) {
+    const std::span<std::byte> to = std::span(gathered).subspan(at, job.pin.bytes().size());
+    std::memcpy(to.data(), job.pin.bytes().data(), to.size());
+    at += to.size();
+    items.push_back({job.key, to});
+    job.pin = Pin();
+  }
+  {
+    MutexLock lock(mutex_);
+    batch_pinned_ = false;
+    progress_.notify_all();
+  }
+  if (auto injected = failpoint("disk.append")) {
+    injected_errors_.fetch_add(1, std::memory_order_relaxed);
+    return count_failed(*injected, batch.size());
+  }
+  if (const auto appended = log_->append(items); !appended) count_failed(appended.error(), batch.size());
+}
+
+void DiskTier::write_removal(const std::string& key) {
+  if (const auto removed = log_->remove(key); !removed) count_failed(removed.error(), 1);
+}
+
+void DiskTier::count_failed(const Error& error, std::size_t objects) {
+  log_warning("disk tier: {} objects not written: {}", objects, error.message);
+  MutexLock lock(mutex_);
+  failed_ += objects;
+}
+
+// ---- reading, removing, flushing ----
+
+std::optional<std::uint64_t> DiskTier::size_of(std::string_view key) const {
+  MutexLock lock(mutex_);
+  if (removing_.find(key) != removing_.end()) return std::nullopt;
+  return log_->size_of(key);
+}
+
+bool DiskTier::read(std::string_view key, std::span<std::byte> out, std::string* why) {
+  if (auto injected = failpoint("disk.read")) {
+    injected_errors_.fetch_add(1, std::memory_order_relaxed);
+    *why = injected->message;
+    return false;
+  }
+  if (log_->read(key, out)) return true;
+  *why = "the object on disk is damaged or went away";
+  return false;
+}
+
+void DiskTier::wait_removed(std::string_view key) {
+  MutexLock lock(mutex_);
+  while (removing_.find(key) != removing_.end()) progress_.wait(mutex_);
+}
+
+DiskTier::Restoring::Restoring(DiskTier& tier, std::string_view key) : tier_(tier), key_(key) {
+  MutexLock lock(tier_.mutex_);
+  tier_.restoring_.push_back(this);
+}
+
+DiskTier::Restoring::~Restoring() {
+  MutexLock lock(tier_.mutex_);
+  std::erase(tier_.restoring_, this);
+}
+
+bool DiskTier::done_before_locked(std::uint64_t ticket) const {
+  if (in_flight_ticket_ != 0 && in_flight_ticket_ < ticket) return false;
+  return std::none_of(queue_.begin(), queue_.end(), [&](const Job& job) { return job.ticket < ticket; });
+}
+
+Result<void> DiskTier::flush() {
+  MutexLock lock(mutex_);
+  const std::uint64_t ticket = next_ticket_, dropped = dropped_, failed = failed_;
+  while (!done_before_locked(ticket)) progress_.wait(mutex_);
+  if (dropped_ == dropped && failed_ == failed) return {};
+  return failure(ErrorCode::kIo, "disk tier: {} queued writes failed and {} were dropped while it was flushed",
+                 failed_ - failed, dropped_ - dropped);
+}
+
+void DiskTier::fill_stats(StoreStats& stats) const {
+  const DiskLogStats log = log_->stats();
+  stats.disk = true;
+  stats.disk_objects = log.objects;
+  stats.disk_used_bytes = log.used_bytes;
+  stats.disk_cap_bytes = log.bytes_max;
+  stats.disk_written_bytes = log.appended_bytes;
+  stats.disk_read_bytes = log.read_bytes;
+  stats.disk_errors = log.errors + injected_errors_.load(std::memory_order_relaxed);
+  stats.quarantined_entries = log.quarantined_entries;
+  stats.quarantined_bytes = log.quarantined_bytes;
+  stats.disk_hits = hits_.load(std::memory_order_relaxed);
+  MutexLock lock(mutex_);
+  stats.disk_write_dropped = dropped_;
+}
+
+}  // namespace nmc::store
