@@ -353,12 +353,11 @@ std::optional<MasterCore::Held> MasterCore::pin(std::string_view key, const PinT
 bool MasterCore::remove(std::string_view key) {
   MutexLock lock(mutex_);
   const auto number = find_locked(key, checksum64(key));
-  if (number) {
-    retire_locked(*number);
-    ++counters_.removes;
-  }
-  if (observer_ != nullptr) observer_->on_remove(key);
-  return number.has_value();
+  if (number) retire_locked(*number);
+  const bool below = observer_ != nullptr && observer_->on_remove(key);
+  if (!number && !below) return false;
+  ++counters_.removes;
+  return true;
 }
 
 }  // namespace nmc::store

@@ -28,7 +28,8 @@ class MasterObserver {
  public:
   virtual ~MasterObserver() = default;
   virtual void on_commit(std::uint32_t entry, std::uint64_t generation, ObjectClass object_class, std::string_view key) = 0;
-  virtual void on_remove(std::string_view key) = 0;
+  // True when it had the key, too.
+  virtual bool on_remove(std::string_view key) = 0;
   // Memory is short: give up some pins of a lender's. False when there are none to give.
   virtual bool relieve() = 0;
 };

@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "base/hash.h"
+#include "store/disk_tier.h"
 #include "store/master_core.h"
 #include "store/shared_reader.h"
 
@@ -34,7 +36,7 @@ Reservation::~Reservation() {
 
 Store::Store(StoreOptions options) : options_(std::move(options)) {}
 
-Store::~Store() = default;  // in reverse order of declaration: disk tier, reader, master
+Store::~Store() = default;  // in reverse order of declaration: the disk tier, which writes its queue, goes first
 
 Result<std::unique_ptr<Store>> Store::create(StoreOptions options) {
   std::unique_ptr<Store> store(new Store(std::move(options)));
@@ -49,7 +51,15 @@ Result<void> Store::start() {
   NMC_ASSIGN_OR_RETURN(reader_, SharedStoreReader::open(files, *clock_));
   // Our own pins are the engine's: a miss would only make it compute what it holds. Others are held to a quarter.
   master_->set_limbo_cap(options_.dram_bytes / 4, files.client);
-  if (!options_.disk_dir.empty()) return unsupported("store: the disk tier isn't wired yet");
+  if (options_.disk_dir.empty()) return {};
+  DiskLogOptions log;
+  log.folder = options_.disk_dir;
+  log.bytes_max = options_.disk_bytes;
+  log.clock = options_.clock;
+  // What is queued is evicted last, so the queue leaves half of the memory to the order of use.
+  const std::uint64_t queue_bytes_max = std::max<std::uint64_t>(options_.dram_bytes / 2, options_.block_bytes);
+  NMC_ASSIGN_OR_RETURN(disk_, DiskTier::open(std::move(log), *master_, *clock_, queue_bytes_max));
+  master_->set_observer(disk_.get());
   return {};
 }
 
@@ -134,21 +144,78 @@ std::optional<Pin> Store::find(std::string_view key) {
   return pin;
 }
 
-std::optional<Pin> Store::fetch(std::string_view key, ObjectClass /*object_class*/, std::size_t bytes) {
+std::optional<Pin> Store::fetch(std::string_view key, ObjectClass object_class, std::size_t bytes) {
   std::optional<Pin> pin = lookup(key);
+  if (!pin) {
+    std::string why;
+    pin = restore(key, object_class, bytes, &why);
+  }
   if (pin && bytes != 0 && pin->bytes().size() != bytes) return std::nullopt;
   return pin;
 }
 
+std::optional<Pin> Store::restore(std::string_view key, ObjectClass object_class, std::size_t bytes, std::string* why) {
+  if (disk_ == nullptr) return std::nullopt;
+  const DiskTier::Restoring restoring(*disk_, key);  // before the look: a removal from here on is seen
+  const std::optional<std::uint64_t> size = disk_->size_of(key);
+  if (!size) return std::nullopt;
+  if (bytes != 0 && *size != bytes) {
+    *why = fmt::format("{} bytes on disk, expected {}", *size, bytes);
+    return std::nullopt;
+  }
+  const auto give_up = [why](const Error& error) {
+    *why = error.message;
+    return std::nullopt;
+  };
+  if (const auto injected = failpoint("store.restore")) return give_up(*injected);
+  Result<Reservation> reservation = reserve(object_class, *size);
+  if (!reservation) return give_up(reservation.error());
+  if (!disk_->read(key, reservation->bytes(), why)) return std::nullopt;
+  CommitExtras extras;
+  extras.restore_cancelled = &restoring.cancelled();
+  const std::uint64_t own = reservation->generation_;
+  Result<Pin> pin = commit_as(*reservation, key, extras);
+  if (!pin && pin.error().code == ErrorCode::kCancelled) return find(key);  // removed; perhaps there anew
+  if (!pin) return give_up(pin.error());
+  if (pin->generation() == own) {  // else somebody else's was first, and that one lay in memory
+    pin->source_ = Source::kDisk;
+    disk_->count_hit();
+  }
+  return *std::move(pin);
+}
+
 Run Store::fetch_run(std::span<const std::string> keys) {
   Run run;
+  // First all that is in memory: restoring an earlier block must not evict a later one.
+  std::vector<std::optional<Pin>> found;
   for (const std::string& key : keys) {
     std::optional<Pin> pin = lookup(key);
-    if (!pin || pin->bytes().size() != options_.block_bytes) break;
-    run.pins.push_back(*std::move(pin));
+    if (!pin && (disk_ == nullptr || disk_->size_of(key) != options_.block_bytes)) break;
+    if (pin && pin->bytes().size() != options_.block_bytes) {
+      run.stop_reason = fmt::format("{} bytes in memory, expected {}", pin->bytes().size(), options_.block_bytes);
+      break;
+    }
+    found.push_back(std::move(pin));
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!found[i]) found[i] = restore_block(std::span(found).subspan(i + 1), keys[i], &run.stop_reason);
+    if (!found[i]) break;
+    if (found[i]->source() == Source::kDisk) ++run.from_disk;
+    run.pins.push_back(*std::move(found[i]));
   }
   touch_run(run.pins);
   return run;
+}
+
+// Gives up blocks that come later in the chain, from its end, where there is no room otherwise.
+std::optional<Pin> Store::restore_block(std::span<std::optional<Pin>> later, std::string_view key, std::string* why) {
+  for (;;) {
+    if (master_->blocks_available() > 0 || later.empty()) {
+      return restore(key, ObjectClass::kBlock, options_.block_bytes, why);
+    }
+    later.back().reset();
+    later = later.first(later.size() - 1);
+  }
 }
 
 void Store::touch_run(std::span<const Pin> chain) {
@@ -157,17 +224,25 @@ void Store::touch_run(std::span<const Pin> chain) {
 
 std::size_t Store::probe_run(std::span<const std::string> keys) const {
   std::size_t count = 0;
-  while (count < keys.size() && reader_->contains(keys[count])) ++count;
+  const auto there = [this](const std::string& key) {
+    return reader_->contains(key) || (disk_ != nullptr && disk_->size_of(key) == options_.block_bytes);
+  };
+  while (count < keys.size() && there(keys[count])) ++count;
   return count;
 }
 
-bool Store::remove(std::string_view key) { return master_->remove(key); }
+bool Store::remove(std::string_view key) {
+  const bool was_there = master_->remove(key);
+  if (disk_ != nullptr) disk_->wait_removed(key);
+  return was_there;
+}
 
-Result<void> Store::flush() { return {}; }
+Result<void> Store::flush() { return disk_ == nullptr ? Result<void>() : disk_->flush(); }
 
 StoreStats Store::stats() const {
   StoreStats stats;
   master_->fill_stats(stats);
+  if (disk_ != nullptr) disk_->fill_stats(stats);
   return stats;
 }
 

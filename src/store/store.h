@@ -38,6 +38,7 @@ enum class ObjectClass : std::uint8_t {
 enum class Source : std::uint8_t { kDram, kDisk, kRemote };
 
 class Store;
+class DiskTier;           // internal: write-behind and restore
 class MasterCore;         // internal: allocator, order, commit and eviction
 class TouchClock;         // stamps of uses
 class SharedStoreReader;  // a client's side of the shared structures: shared_reader.h
@@ -195,11 +196,15 @@ class Store {
   };
   Result<Pin> commit_as(Reservation& reservation, std::string_view key, const CommitExtras& extras);
   std::optional<Pin> find(std::string_view key);  // lookup() that counts nothing
+  // From disk into memory. Nothing: a miss; `why` says what went wrong, if something did.
+  std::optional<Pin> restore(std::string_view key, ObjectClass object_class, std::size_t bytes, std::string* why);
+  std::optional<Pin> restore_block(std::span<std::optional<Pin>> later, std::string_view key, std::string* why);
 
   StoreOptions options_;
   std::unique_ptr<TouchClock> clock_;
   std::unique_ptr<MasterCore> master_;
   std::unique_ptr<SharedStoreReader> reader_;  // the lookups of this process: a client like any other
+  std::unique_ptr<DiskTier> disk_;             // may be null
 };
 
 }  // namespace nmc::store
