@@ -47,7 +47,12 @@ Pin Pin::duplicate() const {
 
 SharedStoreReader::SharedStoreReader(Mapping index, const IndexView& view, SegmentView segment, PinTable pins,
                                      TouchClock& clock)
-    : index_(std::move(index)), view_(view), segment_(std::move(segment)), pins_(std::move(pins)), clock_(clock) {}
+    : index_(std::move(index)),
+      view_(view),
+      segment_(std::move(segment)),
+      pins_(std::move(pins)),
+      clock_(clock),
+      verified_(view_.entry_count()) {}
 
 Result<std::unique_ptr<SharedStoreReader>> SharedStoreReader::open(const ClientFiles& files, TouchClock& clock) {
   struct stat info {};
@@ -67,10 +72,23 @@ Result<std::unique_ptr<SharedStoreReader>> SharedStoreReader::open(const ClientF
 std::optional<Pin> SharedStoreReader::lookup(std::string_view key) {
   Pin pin;
   const bool over_cap = pins_.header().over_limbo_cap.load(std::memory_order_relaxed) != 0;
-  const bool hit = !over_cap && find(key, pin) == Answer::kFound;
+  const bool hit = !over_cap && find(key, pin) == Answer::kFound && verify(pin);
   count_lookup(hit);
   if (!hit) return std::nullopt;
   return pin;
+}
+
+bool SharedStoreReader::verify(const Pin& pin) {
+  const auto number = static_cast<std::size_t>(pin.word_ - &pins_.word(0));
+  const IndexEntry& entry = view_.entry(static_cast<std::uint32_t>(number));
+  if ((unpack_meta(entry.meta.load(std::memory_order_relaxed)).flags & kChecksumValid) == 0) return true;
+  if (verified_[number].load(std::memory_order_relaxed) == pin.generation()) return true;
+  if (checksum64(pin.bytes()) != entry.checksum.load(std::memory_order_relaxed)) {
+    damaged_found_.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  verified_[number].store(pin.generation(), std::memory_order_relaxed);
+  return true;
 }
 
 bool SharedStoreReader::contains(std::string_view key) {

@@ -2,11 +2,13 @@
 // read-only mapping. No message, no lock. The embedded Store reads through one; another process maps the same files.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "store/index.h"
@@ -30,7 +32,8 @@ class SharedStoreReader {
   // by one. Errors: not ours, another version, files that don't belong together.
   static Result<std::unique_ptr<SharedStoreReader>> open(const ClientFiles& files, TouchClock& clock);
 
-  // Pins the object. Nothing: a miss, or the index never held still while we looked.
+  // Pins the object. Nothing: a miss, or the index never held still while we looked. Bytes whose checksum is in the index
+  // are verified once in this process's time with them; damage is a miss.
   std::optional<Pin> lookup(std::string_view key);
   // Whether it is readable now. A hint: nothing is held.
   bool contains(std::string_view key);
@@ -47,6 +50,7 @@ class SharedStoreReader {
   Pin adopt(std::uint32_t entry, std::uint64_t generation);
   void touch(const Pin& pin);
   const PinTable& pins() const { return pins_; }
+  std::uint64_t damaged_found() const { return damaged_found_.load(std::memory_order_relaxed); }
 
  private:
   SharedStoreReader(Mapping index, const IndexView& view, SegmentView segment, PinTable pins, TouchClock& clock);
@@ -54,12 +58,15 @@ class SharedStoreReader {
   enum class Step { kNext, kTaken, kChanged };
   Step try_entry(std::uint32_t number, std::string_view key, std::uint64_t hash, Pin& pin);
   bool long_key_equals(const IndexEntry& entry, std::string_view key) const;
+  bool verify(const Pin& pin);
 
   Mapping index_;
   IndexView view_;
   SegmentView segment_;
   PinTable pins_;
   TouchClock& clock_;
+  std::vector<std::atomic<std::uint64_t>> verified_;  // by entry: the generation whose bytes were right, relaxed
+  std::atomic<std::uint64_t> damaged_found_{0};
 };
 
 }  // namespace nmc::store

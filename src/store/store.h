@@ -83,6 +83,8 @@ class Reservation {
   explicit operator bool() const { return store_ != nullptr; }
   std::span<std::byte> bytes() const { return bytes_; }
   ObjectClass object_class() const { return object_class_; }
+  // That the object will have when this is committed and wins.
+  std::uint64_t generation() const { return generation_; }
 
  private:
   friend class Store;
