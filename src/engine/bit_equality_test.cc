@@ -138,6 +138,7 @@ TEST_P(BitEquality, AfterPreemptionEqualsPlainPass) {
   for (const Reuse reuse : {Reuse::kNone, Reuse::kGlobal}) {
     Engine::Setup tight = setup();
     tight.blocks = 11;
+    tight.tail_bytes = 0;
     tight.options.reuse = reuse;
     Engine engine(tight);
     std::vector<std::shared_ptr<Collector>> collectors;

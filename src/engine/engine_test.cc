@@ -63,7 +63,8 @@ TEST(EngineTest, UsesTheLongestRunOfBlocksThatIsReallyThere) {
 
 TEST(EngineTest, OutputStaysRightWhileTheCacheEvictsAllTheTime) {
   Engine::Setup small;
-  small.blocks = 40;
+  small.blocks = 20;
+  small.tail_bytes = 0;
   Engine engine(small);
   std::vector<std::vector<TokenId>> prompts;
   std::vector<Trace> plain;
@@ -166,6 +167,7 @@ TEST(EngineTest, NothingIsLookedUpOrKeptWithoutReuse) {
 TEST(EngineTest, TwoLoadedPrefixesThatDoNotFitTogetherBothFinish) {
   Engine::Setup setup;
   setup.blocks = 20;
+  setup.tail_bytes = 0;
   Engine engine(setup);
   std::vector<std::vector<TokenId>> prefixes, prompts;
   for (std::uint64_t i = 0; i < 2; ++i) {
@@ -282,6 +284,7 @@ TEST(EngineTest, AFullQueueRefusesOneMore) {
 TEST(EngineTest, WhatCanNeverRunIsRefusedWithTheNumbers) {
   Engine::Setup setup;
   setup.blocks = 8;
+  setup.tail_bytes = 0;
   Engine engine(setup);
   const auto refused = [&](std::vector<TokenId> prompt, std::size_t max_tokens) {
     const Result<void> done = engine.runtime().submit(engine.request("x", std::move(prompt), max_tokens), std::make_shared<Collector>());

@@ -219,10 +219,10 @@ class Engine {
   ThreadPool pool_;
   std::unique_ptr<model::Decoder> decoder_;
   std::unique_ptr<store::Store> store_;
-  std::unique_ptr<Runtime> runtime_;
   int next_id_ = 0;
   Mutex mutex_;
   std::map<std::string, std::unique_ptr<Sha256>> hashes_ NMC_GUARDED_BY(mutex_);
+  std::unique_ptr<Runtime> runtime_;  // last: its workers use all of the above
 };
 
 }  // namespace nmc::engine::testing

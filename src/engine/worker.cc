@@ -21,7 +21,8 @@ using Sequences = std::deque<std::unique_ptr<Sequence>>;
 std::size_t insert_by_arrival(Sequences& sequences, std::unique_ptr<Sequence> sequence) {
   const auto older = [](const std::unique_ptr<Sequence>& a, const std::unique_ptr<Sequence>& b) { return a->arrival < b->arrival; };
   const auto place = std::upper_bound(sequences.begin(), sequences.end(), sequence, older);
-  return static_cast<std::size_t>(sequences.insert(place, std::move(sequence)) - sequences.begin());
+  const auto inserted = sequences.insert(place, std::move(sequence));
+  return static_cast<std::size_t>(inserted - sequences.begin());
 }
 
 }  // namespace
