@@ -119,7 +119,7 @@ Result<void> write_file_atomic(const Path& path, std::string_view content) {
   NMC_ASSIGN_OR_RETURN(const UniqueFd folder_fd, open_folder(folder));
 
   NMC_ASSIGN_OR_RETURN(const TemporaryFile temporary, create_temporary(folder));
-  const Result<void> done = fill_and_rename(temporary, content, target);
+  Result<void> done = fill_and_rename(temporary, content, target);
   if (!done) {
     ::unlink(temporary.path.c_str());
     return done;

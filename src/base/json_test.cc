@@ -10,7 +10,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 // What parse_json says about `text`: the value as JSON again, or the message of the error.
 std::string parsed(std::string_view text, JsonLimits limits = {}) {
