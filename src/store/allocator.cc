@@ -6,7 +6,8 @@
 
 namespace nmc::store {
 
-OffsetAllocator::OffsetAllocator(std::uint64_t capacity) : capacity_(capacity / kAlignment * kAlignment) {
+OffsetAllocator::OffsetAllocator(std::uint64_t capacity, std::uint64_t unit_bytes)
+    : capacity_(capacity / kAlignment * kAlignment), unit_bytes_(round_up(unit_bytes)) {
   bins_.fill(kNone);
   if (capacity_ == 0) return;
   first_ = new_node();
@@ -128,6 +129,7 @@ void OffsetAllocator::add_to_bin(std::uint32_t node) {
   bins_[bin] = node;
   bins_in_use_[bin / 64] |= std::uint64_t{1} << (bin % 64);
   free_bytes_ += nodes_[node].bytes;
+  if (unit_bytes_ > 0) free_units_ += nodes_[node].bytes / unit_bytes_;
 }
 
 void OffsetAllocator::take_from_bin(std::uint32_t node) {
@@ -137,6 +139,7 @@ void OffsetAllocator::take_from_bin(std::uint32_t node) {
   if (taken.bin_next != kNone) nodes_[taken.bin_next].bin_previous = taken.bin_previous;
   if (bins_[bin] == kNone) bins_in_use_[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
   free_bytes_ -= taken.bytes;
+  if (unit_bytes_ > 0) free_units_ -= taken.bytes / unit_bytes_;
 }
 
 }  // namespace nmc::store

@@ -36,7 +36,8 @@ class OffsetAllocator {
     std::uint64_t owner = 0;  // as given to take()
   };
 
-  explicit OffsetAllocator(std::uint64_t capacity);  // rounded down to kAlignment
+  // `capacity` is rounded down to kAlignment. `unit_bytes`: what free_units() counts; 0: nothing.
+  explicit OffsetAllocator(std::uint64_t capacity, std::uint64_t unit_bytes = 0);
 
   // At least `bytes` > 0, rounded up to kAlignment.
   std::optional<Piece> take(std::uint64_t bytes, Side side, std::uint64_t owner);
@@ -44,6 +45,8 @@ class OffsetAllocator {
 
   std::uint64_t capacity() const { return capacity_; }
   std::uint64_t free_bytes() const { return free_bytes_; }
+  // Pieces of unit_bytes that could be taken now.
+  std::uint64_t free_units() const { return free_units_; }
 
   // Chunks in address order.
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -71,7 +74,9 @@ class OffsetAllocator {
   void absorb_next(std::uint32_t node);
 
   std::uint64_t capacity_;
+  std::uint64_t unit_bytes_;
   std::uint64_t free_bytes_ = 0;
+  std::uint64_t free_units_ = 0;
   std::uint32_t first_ = kNone;
   std::vector<Node> nodes_;
   std::vector<std::uint32_t> spare_nodes_;

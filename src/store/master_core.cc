@@ -102,6 +102,7 @@ Result<std::vector<MasterCore::Space>> MasterCore::reserve_blocks(std::size_t co
   MutexLock lock(mutex_);
   // Known before anything is evicted: all or none.
   if (count > 0 && count > blocks_available_locked()) return no_room_locked("blocks", count * options_.block_bytes);
+  NMC_RETURN_IF_ERROR(make_block_room_locked(count));
   std::vector<Space> spaces;
   spaces.reserve(count);
   while (spaces.size() < count) {
@@ -167,16 +168,25 @@ Result<std::uint32_t> MasterCore::take_entry_locked() {
   }
 }
 
-Result<Place> MasterCore::place_block_locked(std::uint32_t entry) {
-  for (;;) {
-    if (const auto place = space_.take_block(entry)) return *place;
+// Room for all of them before the first is placed: a block in the middle of a stretch that is still emptying would spoil it
+// for the others.
+Result<void> MasterCore::make_block_room_locked(std::size_t blocks) {
+  while (space_.blocks_free() < blocks) {
     if (sweep_limbo_locked()) continue;
     if (auto injected = failpoint("store.evict")) return Failure(*std::move(injected));
     // Whatever is oldest: a block makes room at once, objects when enough of them lie together.
     const auto victim = find_victim_locked(kAnyClass);
-    if (!victim) return no_room_locked("a block", options_.block_bytes);
+    if (!victim) return no_room_locked("blocks", blocks * options_.block_bytes);
     evict_locked(victim->entry);
   }
+  return {};
+}
+
+Result<Place> MasterCore::place_block_locked(std::uint32_t entry) {
+  NMC_RETURN_IF_ERROR(make_block_room_locked(1));
+  const auto place = space_.take_block(entry);
+  NMC_ASSERT(place.has_value(), "{} blocks are free", space_.blocks_free());
+  return *place;
 }
 
 Result<Place> MasterCore::place_bytes_locked(std::size_t bytes, std::uint32_t entry) {

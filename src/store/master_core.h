@@ -86,7 +86,6 @@ class MasterCore {
   // Dying bytes that a client may keep pinned before its lookups miss; 0 is no limit.
   void set_limbo_cap(std::uint64_t bytes_per_client, std::uint32_t exempt_client) NMC_EXCLUDES(mutex_);
   std::uint64_t limbo_bytes_of(std::uint32_t client) NMC_EXCLUDES(mutex_);
-  std::uint64_t index_flips() NMC_EXCLUDES(mutex_);
 
  private:
   // What the master keeps of an entry in use, beside the shared entry.
@@ -111,6 +110,7 @@ class MasterCore {
   Result<Space> reserve_locked(ObjectClass object_class, std::size_t bytes, std::uint32_t client) NMC_REQUIRES(mutex_);
   Result<void> make_tail_room_locked(std::size_t bytes) NMC_REQUIRES(mutex_);
   Result<std::uint32_t> take_entry_locked() NMC_REQUIRES(mutex_);
+  Result<void> make_block_room_locked(std::size_t blocks) NMC_REQUIRES(mutex_);
   Result<Place> place_block_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   Result<Place> place_bytes_locked(std::size_t bytes, std::uint32_t entry) NMC_REQUIRES(mutex_);
   Result<bool> vacate_window_locked(std::size_t bytes) NMC_REQUIRES(mutex_);

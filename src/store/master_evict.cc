@@ -131,11 +131,6 @@ std::uint64_t MasterCore::limbo_bytes_of(std::uint32_t client) {
   return 0;
 }
 
-std::uint64_t MasterCore::index_flips() {
-  MutexLock lock(mutex_);
-  return index_.flips();
-}
-
 void MasterCore::fill_stats(StoreStats& stats) {
   MutexLock lock(mutex_);
   sweep_limbo_locked();
@@ -159,6 +154,9 @@ void MasterCore::fill_stats(StoreStats& stats) {
     stats.hits += client->table.header().hits.load(std::memory_order_relaxed);
     stats.misses += client->table.header().misses.load(std::memory_order_relaxed);
   }
+  stats.index_entries = index_.view().entry_count();
+  stats.index_entries_used = index_.entries_in_use();
+  stats.index_rebuilds = index_.flips();
   stats.lookups = stats.hits + stats.misses;
 }
 

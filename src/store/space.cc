@@ -14,7 +14,7 @@ std::uint32_t extent_blocks_for(std::uint64_t capacity, std::uint64_t block_byte
 }  // namespace
 
 SegmentSpace::SegmentSpace(std::uint64_t capacity, std::uint64_t block_bytes)
-    : heap_(capacity), extents_(heap_, block_bytes, extent_blocks_for(capacity, block_bytes), extent_owner) {}
+    : heap_(capacity, block_bytes), extents_(heap_, block_bytes, extent_blocks_for(capacity, block_bytes), extent_owner) {}
 
 std::optional<Place> SegmentSpace::take_block(std::uint32_t entry) {
   const auto place = extents_.take(entry);

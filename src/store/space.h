@@ -37,6 +37,7 @@ class SegmentSpace {
   std::uint64_t capacity() const { return heap_.capacity(); }
   std::uint64_t used_bytes() const { return used_bytes_; }
   std::uint64_t blocks_total() const;
+  std::uint64_t blocks_free() const { return extents_.free_slots() + heap_.free_units(); }
 
   // Blocks that could be taken now if every entry with evictable(entry) were gone.
   template <class Evictable>

@@ -119,7 +119,9 @@ struct StoreStats {
   // counters
   std::uint64_t commits = 0, commit_duplicates = 0, aborts = 0, removes = 0;
   std::uint64_t evicted_objects = 0, evicted_bytes = 0, evict_skipped_pinned = 0;
-  std::uint64_t lookups = 0, hits = 0, misses = 0;
+  std::uint64_t lookups = 0, hits = 0, misses = 0;  // of objects in memory, by all clients
+  std::uint64_t index_entries = 0, index_entries_used = 0;  // gauges; used: objects, reservations, limbo
+  std::uint64_t index_rebuilds = 0;
   // disk tier; zero without one
   bool disk = false;
   std::uint64_t disk_objects = 0, disk_used_bytes = 0, disk_cap_bytes = 0;
