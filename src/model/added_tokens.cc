@@ -89,8 +89,8 @@ void AddedTokenMatcher::for_each_part(std::string_view text, bool parse_special,
     at = end;
     if (token->special && !parse_special) continue;
     if (token->single_word && touches_word(text.substr(0, begin), text.substr(end))) continue;
-    // A token of white space may lie inside what the one before it swallowed: nothing is left to scan there, and scanning
-    // only what wasn't scanned before keeps the whole linear.
+    // A token of white space may lie inside what the one before it swallowed: nothing is left to scan there, and
+    // scanning only what wasn't scanned before keeps the whole linear.
     if (token->lstrip && begin > done) begin -= space_bytes_before(text.substr(done, begin - done));
     if (token->rstrip) end = end < done ? done : end + space_bytes_after(text.substr(end));
     if (begin > done) part({text.substr(done, begin - done), nullptr});

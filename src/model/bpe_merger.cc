@@ -60,7 +60,8 @@ void BpeMerger::merge(std::span<const kv::TokenId> ids, Scratch& scratch, std::v
     scratch.heap.pop_back();
     Symbol& left = symbols[best.at];
     if (left.is_merged || left.after == kNone) continue;
-    // The symbols may have changed since; what counts, as in the Python package, is that they still join to the same token.
+    // The symbols may have changed since; what counts, as in the Python package, is that they still join to the same
+    // token.
     const Slot* slot = find(left.id, symbols[left.after].id);
     if (slot == nullptr || slot->joined != best.joined) continue;
     Symbol& right = symbols[left.after];

@@ -60,7 +60,8 @@ std::vector<MergeRule> ordinary_merges(const TokenizerFile& file) {
 
 }  // namespace
 
-// ---- Loading ----------------------------------------------------------------------------------------------------------
+// ---- Loading
+// ----------------------------------------------------------------------------------------------------------
 
 Result<TokenizerConfig> parse_tokenizer_config(std::string_view json_text, std::string_view name) {
   const auto parse = [&]() -> Result<TokenizerConfig> {
@@ -146,7 +147,8 @@ BpeTokenizer::BpeTokenizer(TokenizerFile file)
   }
 }
 
-// ---- Encoding -----------------------------------------------------------------------------------------------------------
+// ---- Encoding
+// -----------------------------------------------------------------------------------------------------------
 
 // Text repeats itself: the ids of each short piece are looked up from its first occurrence.
 class BpeTokenizer::Encoding {

@@ -1,5 +1,5 @@
-// Byte-level BPE, as GPT-2, Llama 3, Qwen and most others have it, equal to the Python package `tokenizers` on the files it
-// reads.
+// Byte-level BPE, as GPT-2, Llama 3, Qwen and most others have it, equal to the Python package `tokenizers` on the
+// files it reads.
 #pragma once
 
 #include <array>
@@ -34,8 +34,8 @@ class BpeTokenizer final : public Tokenizer {
  public:
   static Result<std::unique_ptr<BpeTokenizer>> load(const Path& folder);
 
-  // From parsed parts. `source` is hashed for digest(): what the parts were parsed from. Fails when the config names a token
-  // that doesn't exist or asks for a start token and names none.
+  // From parsed parts. `source` is hashed for digest(): what the parts were parsed from. Fails when the config names a
+  // token that doesn't exist or asks for a start token and names none.
   static Result<std::unique_ptr<BpeTokenizer>> make(TokenizerFile file, const TokenizerConfig& config,
                                                     std::string_view source);
 

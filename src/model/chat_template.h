@@ -26,20 +26,20 @@ class ChatTemplate {
  public:
   virtual ~ChatTemplate() = default;
 
-  // Ids of the whole prompt, with exactly one start token where the model has one. `tokenizer` is the model's own. Errors
-  // are the request's (no messages, an unknown role: kInvalidArgument) or say that the template can't be rendered by this
-  // build (kUnsupported, naming it).
+  // Ids of the whole prompt, with exactly one start token where the model has one. `tokenizer` is the model's own.
+  // Errors are the request's (no messages, an unknown role: kInvalidArgument) or say that the template can't be
+  // rendered by this build (kUnsupported, naming it).
   virtual Result<std::vector<TokenId>> render(const Tokenizer& tokenizer, std::span<const ChatMessage> messages,
                                               ChatOptions options = {}) const = 0;
 };
 
-// The template of the built-in `tiny` model, over ByteTokenizer: <bos>, then per message its role's token, the content's
-// bytes, <end>; at last <assistant>.
+// The template of the built-in `tiny` model, over ByteTokenizer: <bos>, then per message its role's token, the
+// content's bytes, <end>; at last <assistant>.
 std::unique_ptr<ChatTemplate> make_byte_chat_template();
 
-// The template of a checkpoint folder (chat_template of tokenizer_config.json, or chat_template.jinja). Fails only when a
-// file can't be read. A template that isn't understood, or a folder without one, gives an object whose render() says so:
-// plain completions work without.
+// The template of a checkpoint folder (chat_template of tokenizer_config.json, or chat_template.jinja). Fails only when
+// a file can't be read. A template that isn't understood, or a folder without one, gives an object whose render() says
+// so: plain completions work without.
 Result<std::unique_ptr<ChatTemplate>> load_chat_template(const Path& folder);
 
 }  // namespace nmc::model

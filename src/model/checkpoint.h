@@ -40,8 +40,8 @@ std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config);
 class Checkpoint {
  public:
   // Reads config.json (and generation_config.json, whose eos ids win, as in transformers), maps the files, checks that
-  // index and shards agree and calls validate(config()). One error names every missing, double or misshaped tensor, up to
-  // a bounded number.
+  // index and shards agree and calls validate(config()). One error names every missing, double or misshaped tensor, up
+  // to a bounded number.
   static Result<Checkpoint> open(const Path& folder);
 
   const Path& folder() const { return folder_; }
@@ -52,17 +52,18 @@ class Checkpoint {
   Result<TensorView> tensor(std::string_view name, std::span<const std::uint64_t> shape) const;
   bool has(std::string_view name) const { return tensors_.contains(name); }
 
-  // Every tensor of expected_tensors(config) is there with its shape and a type we compute with, and no other: a bias we
-  // don't add would otherwise be dropped in silence. Buffers that older exports carry (rotary inv_freq) and an output
-  // projection of a tied model are let pass.
+  // Every tensor of expected_tensors(config) is there with its shape and a type we compute with, and no other: a bias
+  // we don't add would otherwise be dropped in silence. Buffers that older exports carry (rotary inv_freq) and an
+  // output projection of a tied model are let pass.
   Result<void> validate(const ModelConfig& config) const;
 
   // Bytes of all tensors.
   std::uint64_t weight_bytes() const;
 
-  // Identity of the weights; the same however they are cut into files. A leaf is the SHA-256 of up to 1 MiB of a tensor; a
-  // tensor is SHA-256 of its name, type and shape as length-prefixed fields and its leaves in order; the weights are
-  // SHA-256 of a version field and the tensors in order of their names. Reads every byte; leaves are hashed in parallel.
+  // Identity of the weights; the same however they are cut into files. A leaf is the SHA-256 of up to 1 MiB of a
+  // tensor; a tensor is SHA-256 of its name, type and shape as length-prefixed fields and its leaves in order; the
+  // weights are SHA-256 of a version field and the tensors in order of their names. Reads every byte; leaves are hashed
+  // in parallel.
   Digest weights_digest(ThreadPool& pool) const;
 
  private:

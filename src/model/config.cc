@@ -6,8 +6,8 @@
 namespace nmc::model {
 namespace {
 
-// Upper ends of what a size may claim. Well above every published model, and small enough that products of a few of them
-// can't overflow.
+// Upper ends of what a size may claim. Well above every published model, and small enough that products of a few of
+// them can't overflow.
 constexpr std::int64_t kLayersMax = 1024;
 constexpr std::int64_t kWidthMax = 1 << 20;  // hidden, intermediate, heads * head_dim
 constexpr std::int64_t kHeadsMax = 4096;
@@ -43,7 +43,8 @@ Result<const Family*> find_family(const JsonFields& fields) {
         architectures->front().get<std::string>() == family.architecture) {
       return &family;
     }
-    return unsupported("`architectures`: expected [\"{}\"], got {}", family.architecture, describe_json(*architectures));
+    return unsupported("`architectures`: expected [\"{}\"], got {}", family.architecture,
+                       describe_json(*architectures));
   }
   return unsupported("`model_type`: expected one of {}, got {}", supported_families(),
                      describe_json(*fields.find("model_type")));
@@ -78,8 +79,9 @@ Result<void> read_heads(const JsonFields& fields, ModelConfig& config) {
   }
   if (fields.find("head_dim") == nullptr) {
     if (config.hidden % config.heads != 0) {
-      return invalid_argument("`num_attention_heads`: expected a divisor of `hidden_size` ({}) without `head_dim`, got {}",
-                              config.hidden, config.heads);
+      return invalid_argument(
+          "`num_attention_heads`: expected a divisor of `hidden_size` ({}), as `head_dim` is absent, got {}",
+          config.hidden, config.heads);
     }
     config.head_dim = config.hidden / config.heads;
   } else {

@@ -17,8 +17,8 @@
 namespace nmc::model {
 
 // A plain value. From parse_config() all sizes are at least 1, heads is a multiple of kv_heads, head_dim is even, and
-// products of any few of them fit in 64 bits. They are claims about tensors: nothing may be allocated by them alone until
-// Checkpoint::validate() found the tensors.
+// products of any few of them fit in 64 bits. They are claims about tensors: nothing may be allocated by them alone
+// until Checkpoint::validate() found the tensors.
 struct ModelConfig {
   std::string model_type;         // "llama"
   std::size_t layers = 0;

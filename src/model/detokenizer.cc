@@ -13,8 +13,8 @@ std::string Utf8Stream::push(std::string_view bytes) {
   return out;
 }
 
-// Bounds of the second byte keep out overlong forms, surrogates and what lies beyond U+10FFFF, so that a broken sequence is
-// noticed at the first byte that rules a character out.
+// Bounds of the second byte keep out overlong forms, surrogates and what lies beyond U+10FFFF, so that a broken
+// sequence is noticed at the first byte that rules a character out.
 void Utf8Stream::push_byte(std::uint8_t byte, std::string& out) {
   if (missing_ > 0) {
     if (byte >= low_ && byte <= high_) {

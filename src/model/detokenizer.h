@@ -9,9 +9,10 @@
 
 namespace nmc::model {
 
-// Bytes in any pieces to valid UTF-8. A maximal sequence that can't become a character turns into one U+FFFD (the rule of
-// Unicode, of Python's errors="replace" and of Rust's from_utf8_lossy), as soon as that is certain and not before. What
-// push() and flush() return is valid UTF-8 each, and joined it doesn't depend on how the bytes were cut. Not thread-safe.
+// Bytes in any pieces to valid UTF-8. A maximal sequence that can't become a character turns into one U+FFFD (the rule
+// of Unicode, of Python's errors="replace" and of Rust's from_utf8_lossy), as soon as that is certain and not before.
+// What push() and flush() return is valid UTF-8 each, and joined it doesn't depend on how the bytes were cut. Not
+// thread-safe.
 class Utf8Stream {
  public:
   std::string push(std::string_view bytes);
@@ -27,8 +28,8 @@ class Utf8Stream {
   std::uint8_t high_ = 0xBF;
 };
 
-// The text of one sequence. push() of each id, then flush(), joined, equals Tokenizer::decode of all ids. The tokenizer must
-// outlive it. Not thread-safe.
+// The text of one sequence. push() of each id, then flush(), joined, equals Tokenizer::decode of all ids. The tokenizer
+// must outlive it. Not thread-safe.
 class Detokenizer {
  public:
   explicit Detokenizer(const Tokenizer& tokenizer, bool skip_special = true)

@@ -118,8 +118,8 @@ Result<void> check_tiling(const std::vector<TensorInfo>& tensors, std::uint64_t 
     at = tensor->end;
   }
   if (at > data_size) {
-    return corrupt("tensor {}: {} bytes of data expected up to its end, but the file holds {}", printable(order.back()->name),
-                   at, data_size);
+    return corrupt("tensor {}: {} bytes of data expected up to its end, but the file holds {}",
+                   printable(order.back()->name), at, data_size);
   }
   if (at < data_size) return corrupt("{} bytes of data expected, but the file holds {}", at, data_size);
   return {};
@@ -222,8 +222,8 @@ std::span<const std::byte> SafetensorsFile::bytes(const TensorInfo& tensor) cons
   return mapping_.bytes().subspan(header_.data_offset + tensor.begin, tensor.bytes());
 }
 
-// The reference writer pads its headers to 8 bytes, but nothing obliges a file to. Copies go widest type first, so each is
-// aligned without padding and together they take what they take in the file.
+// The reference writer pads its headers to 8 bytes, but nothing obliges a file to. Copies go widest type first, so each
+// is aligned without padding and together they take what they take in the file.
 Result<void> SafetensorsFile::align_tensors() {
   std::size_t size = 0;
   for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16, Dtype::kF16}) {

@@ -1,5 +1,6 @@
-// Reader of one safetensors file: u64 LE header length, JSON header, data. Everything the header says is checked against
-// the size of the file before any of it is used, so that a cut or lying file is one error and never a wild read.
+// Reader of one safetensors file: u64 LE header length, JSON header, data. Everything the header says is checked
+// against the size of the file before any of it is used, so that a cut or lying file is one error and never a wild
+// read.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +41,8 @@ struct SafetensorsHeader {
 };
 
 // Checks a whole file. The tensors lie in the data section without hole, overlap or rest, and each one's byte range is
-// exactly its shape times its type. `name` is the file in messages; no data byte is read, so mapped pages stay untouched.
+// exactly its shape times its type. `name` is the file in messages; no data byte is read, so mapped pages stay
+// untouched.
 Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file, std::string_view name);
 
 // The part after the length: `json` is the header text, `data_size` what the file has behind it. data_offset stays 0.
@@ -59,8 +61,8 @@ class SafetensorsFile {
   const Path& path() const { return path_; }
   const SafetensorsHeader& header() const { return header_; }
 
-  // Bytes of a tensor of header(). Those of a computable type are aligned to its element, also in files that don't align
-  // their data: such tensors were copied at open.
+  // Bytes of a tensor of header(). Those of a computable type are aligned to its element, also in files that don't
+  // align their data: such tensors were copied at open.
   std::span<const std::byte> bytes(const TensorInfo& tensor) const;
 
  private:

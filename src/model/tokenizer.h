@@ -34,8 +34,8 @@ class Tokenizer {
   // Total: text that isn't valid UTF-8 is encoded byte by byte where it isn't.
   virtual std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const = 0;
 
-  // The bytes an id stands for in decoded text, control tokens included ("</s>"); they may be part of a character. Valid
-  // as long as the tokenizer.
+  // The bytes an id stands for in decoded text, control tokens included ("</s>"); they may be part of a character.
+  // Valid as long as the tokenizer.
   virtual std::string_view token_text(TokenId id) const = 0;
   // The same, but empty for control tokens: what a user gets to see.
   std::string_view token_bytes(TokenId id) const { return is_special(id) ? std::string_view() : token_text(id); }

@@ -49,7 +49,8 @@ Result<std::string> type_of(const Json& step, const std::string& path) {
   return JsonFields(step, path).string("type");
 }
 
-// ---- Vocabulary -------------------------------------------------------------------------------------------------------
+// ---- Vocabulary
+// -------------------------------------------------------------------------------------------------------
 
 // Ids must be dense enough that a table by id is in proportion to the file.
 Result<void> check_id_range(std::size_t tokens, std::uint64_t highest) {
@@ -84,7 +85,8 @@ Result<void> read_vocabulary(const JsonFields& model, TokenizerFile& file) {
   return {};
 }
 
-// ---- Merges -----------------------------------------------------------------------------------------------------------
+// ---- Merges
+// -----------------------------------------------------------------------------------------------------------
 
 struct MergePair {
   std::string left;
@@ -137,7 +139,8 @@ Result<void> read_merges(const JsonFields& model, TokenizerFile& file) {
   return {};
 }
 
-// ---- Model ------------------------------------------------------------------------------------------------------------
+// ---- Model
+// ------------------------------------------------------------------------------------------------------------
 
 Result<void> refuse_model_variants(const JsonFields& model) {
   NMC_ASSIGN_OR_RETURN(const std::string type, model.string("type"));
@@ -169,7 +172,8 @@ Result<void> read_model(const JsonFields& fields, TokenizerFile& file) {
   return {};
 }
 
-// ---- Added tokens -----------------------------------------------------------------------------------------------------
+// ---- Added tokens
+// -----------------------------------------------------------------------------------------------------
 
 Result<AddedToken> read_added_token(const Json& json, const std::string& path) {
   const JsonFields fields(json, path);
@@ -224,7 +228,8 @@ Result<void> read_added_tokens(const JsonFields& fields, TokenizerFile& file) {
   return {};
 }
 
-// ---- The steps around the model -----------------------------------------------------------------------------------------
+// ---- The steps around the model
+// -----------------------------------------------------------------------------------------
 
 // The steps of a part that is one step, a Sequence of steps under `list`, or null; each with its path for messages.
 struct Step {

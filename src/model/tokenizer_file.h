@@ -1,5 +1,6 @@
-// Reading of `tokenizer.json`, the format of Hugging Face's tokenizers package, as far as byte-level BPE goes. The parser
-// has no I/O; what it returns is consistent: every id it mentions has a text, every merge joins to an existing token.
+// Reading of `tokenizer.json`, the format of Hugging Face's tokenizers package, as far as byte-level BPE goes. The
+// parser has no I/O; what it returns is consistent: every id it mentions has a text, every merge joins to an existing
+// token.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,8 @@ struct MergeRule {
 };
 
 struct TokenizerFile {
-  // By id; "" where there is no token of that id. Texts of the vocabulary are in the byte alphabet, those of added tokens
-  // as written.
+  // By id; "" where there is no token of that id. Texts of the vocabulary are in the byte alphabet, those of added
+  // tokens as written.
   std::vector<std::string> texts;
   std::unordered_map<std::string, kv::TokenId> ids;  // vocabulary and added tokens
   std::vector<MergeRule> merges;

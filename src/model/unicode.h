@@ -24,7 +24,8 @@ struct Utf8Char {
   std::size_t bytes = 1;
 };
 
-// The character that begins at `at` (< text.size()). A byte that begins none is a character of its own, U+FFFD of one byte.
+// The character that begins at `at` (< text.size()). A byte that begins none is a character of its own, U+FFFD of one
+// byte.
 Utf8Char utf8_char_at(std::string_view text, std::size_t at);
 // The one that ends at `end` (> 0), by the same rule.
 Utf8Char utf8_char_before(std::string_view text, std::size_t end);

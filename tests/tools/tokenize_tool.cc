@@ -1,5 +1,5 @@
-// nmc_tokenize_tool FOLDER: the tokenizer of a checkpoint folder, for tests that compare it with another one. Each line of
-// standard input is a JSON object, each line of output its answer:
+// nmc_tokenize_tool FOLDER: the tokenizer of a checkpoint folder, for tests that compare it with another one. Each line
+// of standard input is a JSON object, each line of output its answer:
 //   {"encode": "text", "parse_special": true, "add_bos": false}   [ids]
 //   {"decode": [ids], "skip_special": true}                       "text"
 //   {"pieces": [ids], "skip_special": true}                       ["text of each id as it comes", ..., "the end"]

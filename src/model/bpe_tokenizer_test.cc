@@ -1,0 +1,217 @@
+#include "model/bpe_tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "model/test_files.h"
+#include "model/test_tokenizer_json.h"
+
+namespace nmc::model {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr TokenId kHello = 259, kSpaceHello = 261, kStart = 262, kEnd = 263, kTool = 264;
+
+Json hello_json() {
+  Json json = tokenizer_json({"h e", "l l", "he ll", "hell o", "Ġ h", "Ġ hello"});
+  json["added_tokens"] = {added_token(kStart, "<s>", true), added_token(kEnd, "</s>", true),
+                          added_token(kTool, "<|tool|>", false)};
+  return json;
+}
+
+std::unique_ptr<BpeTokenizer> make(const Json& json, const TokenizerConfig& config = {}) {
+  const std::string text = dump_json(json);
+  auto file = parse_tokenizer_file(text, "f");
+  EXPECT_TRUE(file) << file.error().message;
+  auto tokenizer = BpeTokenizer::make(std::move(*file), config, text);
+  EXPECT_TRUE(tokenizer) << tokenizer.error().message;
+  return std::move(*tokenizer);
+}
+
+TEST(BpeTokenizerTest, MergesInsidePieces) {
+  const auto tokenizer = make(hello_json());
+  EXPECT_THAT(tokenizer->encode("hello hello!"), ElementsAre(kHello, kSpaceHello, '!'));
+  EXPECT_THAT(tokenizer->encode("hell"), ElementsAre(258));
+  EXPECT_THAT(tokenizer->encode(""), IsEmpty());
+  EXPECT_EQ(tokenizer->vocab_size(), 265u);
+}
+
+TEST(BpeTokenizerTest, DecodesWhatItEncoded) {
+  const auto tokenizer = make(hello_json());
+  for (const std::string text : {"hello  héllo\n\t👩‍👩‍👧 世界", "a<|tool|>b", "\x01\x7f\u0085"}) {
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
+  }
+}
+
+TEST(BpeTokenizerTest, BrokenUtf8IsEncodedByteByByte) {
+  const auto tokenizer = make(hello_json());
+  const std::string bytes = "hello\xFF\xC3 \xE2\x82";
+  const auto ids = tokenizer->encode(bytes);
+  EXPECT_THAT(ids, ElementsAre(kHello, 0xFF, 0xC3, ' ', 0xE2, 0x82));
+  EXPECT_EQ(tokenizer->decode(ids), "hello\uFFFD\uFFFD \uFFFD");
+}
+
+TEST(BpeTokenizerTest, TextBecomesAControlTokenOnlyWhenAsked) {
+  const auto tokenizer = make(hello_json(), {.bos_token = "<s>", .eos_token = "</s>"});
+  const std::string text = "</s><s>hello<|tool|>";
+  EXPECT_THAT(tokenizer->encode(text, {.parse_special = true}), ElementsAre(kEnd, kStart, kHello, kTool));
+  const auto plain = tokenizer->encode(text);
+  EXPECT_TRUE(std::ranges::none_of(plain, [&](TokenId id) { return tokenizer->is_special(id); }));
+  EXPECT_EQ(tokenizer->decode(plain), text);
+}
+
+TEST(BpeTokenizerTest, MergesNeverMakeAControlToken) {
+  for (const bool ignore_merges : {false, true}) {
+    Json json = tokenizer_json({"o k"});
+    json["model"]["ignore_merges"] = ignore_merges;
+    json["added_tokens"].push_back(added_token(256, "ok", true));
+    const auto tokenizer = make(json);
+    EXPECT_THAT(tokenizer->encode("ok"), ElementsAre('o', 'k'));
+    EXPECT_THAT(tokenizer->encode("ok", {.parse_special = true}), ElementsAre(256));
+  }
+}
+
+TEST(BpeTokenizerTest, ATokenTheConfigNamesIsAControlToken) {
+  Json json = hello_json();
+  json["added_tokens"] = Json::array();
+  const auto tokenizer = make(json, {.eos_token = "hello"});
+  EXPECT_THAT(tokenizer->eos_ids(), ElementsAre(kHello));
+  EXPECT_TRUE(tokenizer->is_special(kHello));
+  EXPECT_THAT(tokenizer->encode("hello", {.parse_special = true}), ElementsAre(kHello));
+  EXPECT_THAT(tokenizer->encode("hello"), ElementsAre(258, 'o'));
+}
+
+TEST(BpeTokenizerTest, ControlTokensAreHiddenFromText) {
+  const auto tokenizer = make(hello_json());
+  EXPECT_EQ(tokenizer->token_text(kStart), "<s>");
+  EXPECT_EQ(tokenizer->token_bytes(kStart), "");
+  EXPECT_EQ(tokenizer->token_bytes(kTool), "<|tool|>");
+  EXPECT_EQ(tokenizer->token_bytes(kSpaceHello), " hello");
+  EXPECT_EQ(tokenizer->special_id("</s>"), kEnd);
+  EXPECT_EQ(tokenizer->special_id("<|tool|>"), std::nullopt);
+  const std::vector<TokenId> ids = {kStart, kHello, kEnd, 9999, 0xFFFFFFFF};
+  EXPECT_EQ(tokenizer->decode(ids), "hello");
+  EXPECT_EQ(tokenizer->decode(ids, false), "<s>hello</s>");
+}
+
+TEST(BpeTokenizerTest, IgnoreMergesTakesWholePieces) {
+  Json json = tokenizer_json({"h e"});
+  json["model"]["vocab"]["hey"] = 257;
+  EXPECT_THAT(make(json)->encode("hey"), ElementsAre(256, 'y'));
+  json["model"]["ignore_merges"] = true;
+  EXPECT_THAT(make(json)->encode("hey heyy"), ElementsAre(257, ' ', 256, 'y', 'y'));
+}
+
+TEST(BpeTokenizerTest, BytesOutsideOfTheVocabularyAreUnknownOrLeftOut) {
+  Json json = hello_json();
+  json["model"]["vocab"].erase("z");
+  EXPECT_THAT(make(json)->encode("azzb"), ElementsAre('a', 'b'));
+  json["model"]["vocab"]["<unk>"] = static_cast<int>('z');
+  json["model"]["unk_token"] = "<unk>";
+  EXPECT_THAT(make(json)->encode("azzb"), ElementsAre('a', 'z', 'z', 'b'));
+  json["model"]["fuse_unk"] = true;
+  EXPECT_THAT(make(json)->encode("azzbz"), ElementsAre('a', 'z', 'b', 'z'));
+}
+
+TEST(BpeTokenizerTest, TheStartTokenComesFromTemplateOrConfig) {
+  Json json = hello_json();
+  EXPECT_FALSE(make(json, {.bos_token = "<s>"})->adds_bos());
+  EXPECT_THAT(make(json, {.bos_token = "<s>"})->encode("hello", {.add_bos = true}), ElementsAre(kHello));
+  EXPECT_THAT(make(json, {.bos_token = "<s>", .add_bos_token = true})->encode("hello", {.add_bos = true}),
+              ElementsAre(kStart, kHello));
+  json["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single", {{{"SpecialToken", {{"id", "<s>"}}}}, {{"Sequence", {{"id", "A"}}}}}},
+                            {"special_tokens", {{"<s>", {{"ids", {kStart}}}}}}};
+  EXPECT_THAT(make(json)->encode("hello", {.add_bos = true}), ElementsAre(kStart, kHello));
+  EXPECT_THAT(make(json)->encode("hello"), ElementsAre(kHello));
+  EXPECT_EQ(make(json)->bos_id(), kStart);
+  EXPECT_FALSE(make(json, {.add_bos_token = false})->adds_bos());
+}
+
+TEST(BpeTokenizerTest, RefusesAConfigThatNamesNoToken) {
+  const std::string text = dump_json(hello_json());
+  const auto error = [&](const TokenizerConfig& config) {
+    const auto tokenizer = BpeTokenizer::make(*parse_tokenizer_file(text, "f"), config, text);
+    return tokenizer ? "made" : tokenizer.error().message;
+  };
+  EXPECT_THAT(error({.bos_token = "<bos>"}), AllOf(HasSubstr("bos_token"), HasSubstr("<bos>")));
+  EXPECT_THAT(error({.eos_token = "!"}), AllOf(HasSubstr("eos_token"), HasSubstr("\"!\"")));
+  EXPECT_THAT(error({.add_bos_token = true}), HasSubstr("bos_token"));
+}
+
+TEST(BpeTokenizerTest, EqualDigestsMeanEqualFiles) {
+  Json json = hello_json();
+  const Digest digest = make(json)->digest();
+  EXPECT_EQ(make(json)->digest(), digest);
+  EXPECT_NE(make(json, {.bos_token = "<s>"})->digest(), digest);
+  std::swap(json["model"]["merges"][0], json["model"]["merges"][1]);
+  EXPECT_NE(make(json)->digest(), digest);
+}
+
+TEST(BpeTokenizerTest, LongTextsOfOnePieceTakeNoQuadraticTime) {
+  const auto tokenizer = make(hello_json());
+  EXPECT_EQ(tokenizer->encode(std::string(1 << 20, 'a')).size(), std::size_t{1} << 20);
+  EXPECT_EQ(tokenizer->encode(std::string(1 << 20, ' ')).size(), std::size_t{1} << 20);
+}
+
+TEST(BpeTokenizerTest, ThreadsShareOne) {
+  const auto tokenizer = make(hello_json());
+  const auto expected = tokenizer->encode("hello hello 123");
+  std::vector<std::thread> threads;
+  std::array<bool, 4> equal{};
+  for (bool& result : equal) {
+    threads.emplace_back([&] {
+      result = true;
+      for (int i = 0; i < 100; ++i) result = result && tokenizer->encode("hello hello 123") == expected;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(equal, ::testing::Each(true));
+}
+
+class LoadTokenizerTest : public ::testing::Test {
+ protected:
+  void write(std::string_view name, std::string_view content) { write_test_file(folder_.path() / name, content); }
+  std::string load_error() {
+    const auto tokenizer = load_tokenizer(folder_.path());
+    return tokenizer ? "loaded" : tokenizer.error().message;
+  }
+  TemporaryFolder folder_ = *TemporaryFolder::create();
+};
+
+TEST_F(LoadTokenizerTest, ReadsAFolder) {
+  write("tokenizer.json", dump_json(hello_json()));
+  ASSERT_TRUE(load_tokenizer(folder_.path())) << load_error();
+  write("tokenizer_config.json",
+        R"({"bos_token": {"content": "<s>", "special": true}, "eos_token": "</s>", "add_bos_token": true})");
+  const auto tokenizer = load_tokenizer(folder_.path());
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_EQ((*tokenizer)->bos_id(), kStart);
+  EXPECT_THAT((*tokenizer)->eos_ids(), ElementsAre(kEnd));
+  EXPECT_TRUE((*tokenizer)->adds_bos());
+}
+
+TEST_F(LoadTokenizerTest, NamesTheFileThatIsWrong) {
+  EXPECT_THAT(load_error(), HasSubstr("tokenizer.json"));
+  write("tokenizer.model", "");
+  EXPECT_THAT(load_error(), HasSubstr("tokenizer.model alone isn't supported"));
+  write("tokenizer.json", "{");
+  EXPECT_THAT(load_error(), HasSubstr("tokenizer.json"));
+  write("tokenizer.json", dump_json(hello_json()));
+  for (const char* config : {"[]", "{", R"({"bos_token": 3})", R"({"bos_token": {"text": "<s>"}})",
+                             R"({"add_bos_token": "yes"})", R"({"eos_token": "<nope>"})"}) {
+    SCOPED_TRACE(config);
+    write("tokenizer_config.json", config);
+    EXPECT_THAT(load_error(), HasSubstr("tokenizer_config.json"));
+  }
+}
+
+}  // namespace
+}  // namespace nmc::model

@@ -1,0 +1,165 @@
+#include "model/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "model/checkpoint.h"
+#include "model/test_files.h"
+
+namespace nmc::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Json small() { return *parse_json(kSmallConfig, "config"); }
+
+Json small_with(std::string_view patch) {
+  Json json = small();
+  json.merge_patch(*parse_json(patch, "patch"));  // null removes
+  return json;
+}
+
+Result<ModelConfig> parse(const Json& json) { return parse_config(json, "dir/config.json"); }
+
+TEST(ConfigTest, ReadsALlama) {
+  const auto config = parse(small());
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->layers, 2u);
+  EXPECT_EQ(config->heads, 4u);
+  EXPECT_EQ(config->kv_heads, 2u);
+  EXPECT_EQ(config->head_dim, 2u);  // hidden / heads
+  EXPECT_EQ(config->kv_size(), 4u);
+  EXPECT_EQ(config->max_positions, 64u);
+  EXPECT_FLOAT_EQ(config->rms_epsilon, 1e-5f);
+  EXPECT_EQ(config->bos_id, 1u);
+  EXPECT_THAT(config->eos_ids, ElementsAre(2));
+  EXPECT_EQ(config->dtype, "bfloat16");
+  EXPECT_FALSE(config->tie_embeddings);
+}
+
+TEST(ConfigTest, AbsentFieldsHaveTheDefaultsOfTransformers) {
+  const auto config = parse(small_with(R"({"num_key_value_heads": null, "rms_norm_eps": null, "rope_theta": null,
+    "max_position_embeddings": null, "hidden_act": null, "bos_token_id": null, "eos_token_id": null,
+    "torch_dtype": null, "architectures": null})"));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->kv_heads, 4u);
+  EXPECT_FLOAT_EQ(config->rms_epsilon, 1e-6f);
+  EXPECT_FLOAT_EQ(config->rope_theta, 10000.0f);
+  EXPECT_EQ(config->max_positions, 2048u);
+  EXPECT_EQ(config->bos_id, std::nullopt);
+  EXPECT_THAT(config->eos_ids, IsEmpty());
+}
+
+TEST(ConfigTest, ReadsVariantsOfTheSameThing) {
+  const auto config = parse(small_with(R"({"head_dim": 6, "eos_token_id": [2, 7], "dtype": "float16",
+    "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}, "rope_scaling": {"type": "default"}})"));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->head_dim, 6u);
+  EXPECT_EQ(config->q_size(), 24u);
+  EXPECT_THAT(config->eos_ids, ElementsAre(2, 7));
+  EXPECT_FLOAT_EQ(config->rope_theta, 500000.0f);
+  EXPECT_EQ(config->dtype, "float16");
+}
+
+TEST(ConfigTest, CountsParameters) {
+  const auto config = parse(small());
+  ASSERT_TRUE(config);
+  std::size_t elements = 0;
+  for (const ExpectedTensor& tensor : expected_tensors(*config)) {
+    std::size_t size = 1;
+    for (const std::uint64_t n : tensor.shape) size *= n;
+    elements += size;
+  }
+  EXPECT_EQ(config->parameters(), elements);
+}
+
+TEST(ConfigTest, DigestTextTellsShapesApartAndIgnoresTheRest) {
+  const std::string text = parse(small())->digest_text();
+  EXPECT_EQ(parse(small_with(R"({"max_position_embeddings": 128, "torch_dtype": "float32"})"))->digest_text(), text);
+  for (const char* patch : {R"({"num_hidden_layers": 3})", R"({"rope_theta": 10000.5})",
+                            R"({"rms_norm_eps": 1.001e-5})",
+                            R"({"num_key_value_heads": 1})", R"({"head_dim": 4})",
+                            R"({"tie_word_embeddings": true})"}) {
+    EXPECT_NE(parse(small_with(patch))->digest_text(), text) << patch;
+  }
+}
+
+struct BadConfig {
+  const char* patch;
+  ErrorCode code;
+  std::vector<std::string> expected;
+};
+
+TEST(ConfigTest, RefusesWhatItDoesNotDoNamingFieldValueAndExpectation) {
+  const std::vector<BadConfig> cases = {
+      {R"({"model_type": "mamba"})", ErrorCode::kUnsupported, {"model_type", "mamba", "llama"}},
+      {R"({"model_type": null})", ErrorCode::kInvalidArgument, {"model_type", "missing"}},
+      {R"({"model_type": 7})", ErrorCode::kInvalidArgument, {"model_type", "string", "7"}},
+      {R"({"architectures": ["LlamaForSequenceClassification"]})", ErrorCode::kUnsupported,
+       {"architectures", "LlamaForCausalLM", "Sequence"}},
+      {R"({"architectures": []})", ErrorCode::kUnsupported, {"architectures"}},
+      {R"({"hidden_act": "gelu"})", ErrorCode::kUnsupported, {"hidden_act", "silu", "gelu"}},
+      {R"({"attention_bias": true})", ErrorCode::kUnsupported, {"attention_bias", "false", "true"}},
+      {R"({"attention_bias": "no"})", ErrorCode::kInvalidArgument, {"attention_bias", "true or false"}},
+      {R"({"mlp_bias": true})", ErrorCode::kUnsupported, {"mlp_bias"}},
+      {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8}})", ErrorCode::kUnsupported,
+       {"rope_scaling.rope_type", "default", "llama3"}},
+      {R"({"rope_scaling": {"type": "linear"}})", ErrorCode::kUnsupported, {"rope_scaling.type", "linear"}},
+      {R"({"rope_scaling": 2})", ErrorCode::kInvalidArgument, {"rope_scaling", "2"}},
+      {R"({"rope_parameters": {"rope_type": "yarn"}})", ErrorCode::kUnsupported, {"rope_parameters.rope_type", "yarn"}},
+      {R"({"sliding_window": 4096})", ErrorCode::kUnsupported, {"sliding_window", "4096"}},
+      {R"({"quantization_config": {"bits": 4}})", ErrorCode::kUnsupported, {"quantization_config"}},
+      {R"({"partial_rotary_factor": 0.5})", ErrorCode::kUnsupported, {"partial_rotary_factor", "0.5"}},
+      {R"({"num_key_value_heads": 3})", ErrorCode::kInvalidArgument, {"num_key_value_heads", "divisor", "3"}},
+      {R"({"num_key_value_heads": 8})", ErrorCode::kInvalidArgument, {"num_key_value_heads", "divisor", "8"}},
+      {R"({"num_attention_heads": 3, "num_key_value_heads": 3})", ErrorCode::kInvalidArgument,
+       {"num_attention_heads", "hidden_size", "3"}},
+      {R"({"head_dim": 3})", ErrorCode::kInvalidArgument, {"head_dim", "even", "3"}},
+      {R"({"head_dim": 4096})", ErrorCode::kInvalidArgument, {"head_dim", "4096"}},
+      {R"({"num_hidden_layers": 0})", ErrorCode::kInvalidArgument, {"num_hidden_layers", "0"}},
+      {R"({"num_hidden_layers": -2})", ErrorCode::kInvalidArgument, {"num_hidden_layers", "-2"}},
+      {R"({"num_hidden_layers": 1.5})", ErrorCode::kInvalidArgument, {"num_hidden_layers", "1.5"}},
+      {R"({"hidden_size": "8"})", ErrorCode::kInvalidArgument, {"hidden_size", "\"8\""}},
+      {R"({"hidden_size": null})", ErrorCode::kInvalidArgument, {"hidden_size", "missing"}},
+      {R"({"hidden_size": 18446744073709551615})", ErrorCode::kInvalidArgument,
+       {"hidden_size", "18446744073709551615"}},
+      {R"({"vocab_size": 4294967296})", ErrorCode::kInvalidArgument, {"vocab_size"}},
+      {R"({"intermediate_size": 0})", ErrorCode::kInvalidArgument, {"intermediate_size"}},
+      {R"({"max_position_embeddings": 0})", ErrorCode::kInvalidArgument, {"max_position_embeddings"}},
+      {R"({"num_attention_heads": 4096, "num_key_value_heads": 1, "head_dim": 1024})", ErrorCode::kInvalidArgument,
+       {"num_attention_heads", "head_dim", "1024"}},
+      {R"({"hidden_size": 1048576, "intermediate_size": 1048576, "num_hidden_layers": 1024, "vocab_size": 16777216,
+           "num_attention_heads": 1024, "num_key_value_heads": 1024})", ErrorCode::kInvalidArgument, {"parameters"}},
+      {R"({"rms_norm_eps": 0})", ErrorCode::kInvalidArgument, {"rms_norm_eps", "0"}},
+      {R"({"rms_norm_eps": "1e-5"})", ErrorCode::kInvalidArgument, {"rms_norm_eps"}},
+      {R"({"rope_theta": -1})", ErrorCode::kInvalidArgument, {"rope_theta", "-1"}},
+      {R"({"eos_token_id": 32})", ErrorCode::kInvalidArgument, {"eos_token_id", "32"}},
+      {R"({"eos_token_id": [2, -1]})", ErrorCode::kInvalidArgument, {"eos_token_id", "-1"}},
+      {R"({"bos_token_id": "1"})", ErrorCode::kInvalidArgument, {"bos_token_id"}},
+      {R"({"tie_word_embeddings": 1})", ErrorCode::kInvalidArgument, {"tie_word_embeddings"}},
+  };
+  for (const BadConfig& bad : cases) {
+    SCOPED_TRACE(bad.patch);
+    const auto config = parse(small_with(bad.patch));
+    ASSERT_FALSE(config);
+    EXPECT_EQ(config.error().code, bad.code);
+    EXPECT_THAT(config.error().message, HasSubstr("dir/config.json"));
+    for (const std::string& part : bad.expected) EXPECT_THAT(config.error().message, HasSubstr(part));
+  }
+}
+
+TEST(ConfigTest, RefusesAFileThatIsNoObject) {
+  EXPECT_FALSE(parse(Json::array()));
+  EXPECT_FALSE(parse(Json("llama")));
+  TemporaryFolder folder = *TemporaryFolder::create();
+  EXPECT_THAT(read_config(folder.path() / "config.json").error().message, HasSubstr("config.json"));
+  ASSERT_TRUE(write_file_atomic(folder.path() / "config.json", "{\"model_type\": \"llama\""));
+  EXPECT_THAT(read_config(folder.path() / "config.json").error().message, HasSubstr("not valid JSON"));
+}
+
+}  // namespace
+}  // namespace nmc::model
