@@ -16,43 +16,144 @@
 HWY_BEFORE_NAMESPACE();
 namespace nmc::kernels::HWY_NAMESPACE {
 
-// ---- Staging: K and V of one head over one unit, widened, in the shape the products want --------------------------
+// ---- Where K and V of one head come from ----------------------------------------------------------------------------
+//
+// Either from the cache as it lies, widened in registers, or staged: widened once into a thread's memory for several tiles
+// of queries, and for shapes that don't fill vectors. Both feed the same chains of multiply-adds, so the bits agree.
 
-// Positions [begin, end) of the unit that starts at `unit`. K is widened to the end of each block, since whole vectors are
-// faster: what lies past the last position is a score that nobody looks at.
 template <Dtype kType>
-void stage_unit(const AttentionItem& item, std::size_t unit, std::size_t begin, std::size_t end,
-                const AttentionBuffers& buffers) {
-  constexpr std::size_t kBytes = dtype_bytes(kType);
-  const PagedGeometry& geometry = item.geometry;
-  const std::size_t dim = geometry.head_dim;
-  const std::size_t tokens = geometry.block_tokens;
-  const std::size_t head_bytes = dim * tokens * kBytes;
-  for (std::size_t position = begin; position < end;) {
-    const std::size_t at = position % tokens;
-    const std::size_t count = std::min(tokens - at, end - position);
-    const std::size_t column = position - unit;
-    const std::size_t scored = std::min(tokens - at, kUnitTokens - column);
-    const std::byte* const keys = item.task.blocks[position / tokens] + item.kv_head * head_bytes;
-    const std::byte* const values = keys + geometry.kv_heads * head_bytes;
-    for (std::size_t d = 0; d < dim; ++d) {
-      widen<kType>(keys + (d * tokens + at) * kBytes, scored, buffers.keys + d * kUnitTokens + column);
-    }
-    for (std::size_t t = 0; t < count; ++t) {
-      widen<kType>(values + (at + t) * dim * kBytes, dim, buffers.values + (column + t) * buffers.padded_dim);
-    }
-    position += count;
-  }
-}
+struct PagedHead {
+  static constexpr std::size_t kBytes = dtype_bytes(kType);
+  const AttentionItem& item;
 
-void stage(const AttentionItem& item, std::size_t unit, std::size_t begin, std::size_t end,
-           const AttentionBuffers& buffers) {
-  switch (item.geometry.dtype) {
-    case Dtype::kF32: return stage_unit<Dtype::kF32>(item, unit, begin, end, buffers);
-    case Dtype::kBf16: return stage_unit<Dtype::kBf16>(item, unit, begin, end, buffers);
-    case Dtype::kF16: return stage_unit<Dtype::kF16>(item, unit, begin, end, buffers);
+  std::size_t tokens() const { return item.geometry.block_tokens; }
+  std::size_t dim() const { return item.geometry.head_dim; }
+  const std::byte* keys(std::size_t position) const {  // of the block of `position`, at that column
+    const std::size_t head = item.kv_head * dim() * tokens();
+    return item.task.blocks[position / tokens()] + (head + position % tokens()) * kBytes;
   }
-}
+  const std::byte* values(std::size_t position) const {  // row of `position`
+    const std::size_t row = (item.geometry.kv_heads + item.kv_head) * tokens() + position % tokens();
+    return item.task.blocks[position / tokens()] + row * dim() * kBytes;
+  }
+};
+
+// Two runs of kLanes tokens or dimensions in the cache's type.
+template <Dtype kType>
+struct CacheStrip {
+  static constexpr std::size_t kSecond = kLanes;
+  const std::byte* first_data;
+  const std::byte* second_data;
+  std::size_t stride;  // bytes
+
+  HWY_INLINE void load(std::size_t k, VF& first, VF& second) const {
+    first = load_widened<kType>(first_data + k * stride);
+    second = load_widened<kType>(second_data + k * stride);
+  }
+};
+
+struct FetchTwo {
+  const std::byte* a;
+  const std::byte* b;
+  std::size_t step;
+  HWY_INLINE void operator()(std::size_t k) const {
+    hwy::Prefetch(a + k * step);
+    hwy::Prefetch(b + k * step);
+  }
+};
+
+// K and V of one unit straight from the cache.
+template <Dtype kType>
+class CacheUnit {
+ public:
+  static bool fits(const PagedGeometry& geometry) {
+    return geometry.block_tokens % kLanes == 0 && geometry.head_dim % (2 * kLanes) == 0;
+  }
+  CacheUnit(const AttentionItem& item, std::size_t unit, std::size_t end) : head_{item}, unit_(unit), end_(end) {}
+
+  template <std::size_t kRows>
+  HWY_INLINE void score(const PackedRows<kRows> queries, std::size_t t, float* scores) const {
+    const std::size_t first = unit_ + t;
+    const std::size_t second = first + kLanes < end_ ? first + kLanes : first;  // beyond the end: nobody looks at it
+    const CacheStrip<kType> strip{head_.keys(first), head_.keys(second), head_.tokens() * head_.kBytes};
+    const std::size_t share = kLanes * head_.kBytes;  // V has as many bytes for these tokens; they are wanted next
+    product_tile<kRows>(queries, strip, head_.dim(), scores + t, kUnitTokens, false,
+                        FetchTwo{head_.values(first), head_.values(second), share});
+  }
+
+  // weighed[r] += p[r][range] * V[range], one chain over the tokens.
+  template <std::size_t kRows>
+  HWY_INLINE void weigh(const float* p, TokenRange range, float* weighed, std::size_t padded_dim, bool resume) const {
+    for (std::size_t t = range.begin; t < range.end;) {
+      const std::size_t position = unit_ + t;
+      const std::size_t count = std::min(range.end - t, head_.tokens() - position % head_.tokens());
+      const std::size_t later = position + kUnitTokens;
+      const std::byte* fetch = head_.keys(later < end_ ? later / head_.tokens() * head_.tokens() : position);
+      for (std::size_t d = 0; d < head_.dim(); d += 2 * kLanes) {
+        const std::byte* const row = head_.values(position) + d * head_.kBytes;
+        const CacheStrip<kType> strip{row, row + kLanes * head_.kBytes, head_.dim() * head_.kBytes};
+        product_tile<kRows>(StridedRows<kUnitTokens>{p + t, kUnitTokens}, strip, count, weighed + d, padded_dim, resume,
+                            FetchAhead{fetch, 2 * kLanes * head_.kBytes});
+        fetch += 2 * kLanes * head_.kBytes * head_.tokens();
+      }
+      resume = true;
+      t += count;
+    }
+  }
+
+ private:
+  PagedHead<kType> head_;
+  std::size_t unit_;
+  std::size_t end_;
+};
+
+// K and V of one unit, staged.
+class StagedUnit {
+ public:
+  StagedUnit(const AttentionBuffers& buffers, std::size_t dim) : buffers_(buffers), dim_(dim) {}
+
+  template <std::size_t kRows>
+  HWY_INLINE void score(const PackedRows<kRows> queries, std::size_t t, float* scores) const {
+    product_tile<kRows>(queries, DenseStrip{key(t), kKeyColumns}, dim_, scores + t, kUnitTokens, false, FetchNothing());
+  }
+
+  template <std::size_t kRows>
+  HWY_INLINE void weigh(const float* p, TokenRange range, float* weighed, std::size_t padded_dim, bool resume) const {
+    if (range.empty()) return;
+    for (std::size_t d = 0; d < padded_dim; d += 2 * kLanes) {
+      product_tile<kRows>(StridedRows<kUnitTokens>{p + range.begin, kUnitTokens},
+                          DenseStrip{buffers_.values + range.begin * padded_dim + d, padded_dim}, range.end - range.begin,
+                          weighed + d, padded_dim, resume, FetchNothing());
+    }
+  }
+
+  // Positions [begin, end) of the unit that starts at `unit`. K is widened to the end of each block, since whole vectors are
+  // faster: what lies past the last position is a score that nobody looks at.
+  template <Dtype kType>
+  void fill(const PagedHead<kType>& head, std::size_t unit, std::size_t begin, std::size_t end) {
+    for (std::size_t position = begin; position < end;) {
+      const std::size_t column = position - unit;
+      const std::size_t left =
+          std::min(head.tokens() - position % head.tokens(), kKeyColumns - column % kKeyColumns);
+      for (std::size_t d = 0; d < dim_; ++d) {
+        widen<kType>(head.keys(position) + d * head.tokens() * head.kBytes, left, key(column) + d * kKeyColumns);
+      }
+      const std::size_t count = std::min(left, end - position);
+      for (std::size_t t = 0; t < count; ++t) {
+        widen<kType>(head.values(position + t), dim_, buffers_.values + (column + t) * buffers_.padded_dim);
+      }
+      position += count;
+    }
+  }
+
+ private:
+  float* key(std::size_t t) const {
+    return buffers_.keys + t / kKeyColumns * kKeyColumns * dim_ + t % kKeyColumns;
+  }
+
+  const AttentionBuffers& buffers_;
+  std::size_t dim_;
+};
 
 // ---- Softmax of one query over one unit -----------------------------------------------------------------------------
 
@@ -106,23 +207,11 @@ HWY_INLINE void merge_unit(const UnitSum& unit, const float* values, std::size_t
 
 // ---- One tile of queries over one unit ------------------------------------------------------------------------------
 
-// values[r] += p[r][range] * V[range], one chain over the tokens.
-template <std::size_t kRows>
-HWY_INLINE void weigh_values(const float* p, TokenRange range, const AttentionBuffers& buffers, float* weighed, bool resume) {
-  if (range.begin >= range.end) return;
-  const std::size_t stride = buffers.padded_dim;
-  for (std::size_t d = 0; d < stride; d += 2 * kLanes) {
-    product_tile<kRows>(StridedRows<kUnitTokens>{p + range.begin, kUnitTokens},
-                        DenseStrip{buffers.values + range.begin * stride + d, stride}, range.end - range.begin, weighed + d,
-                        stride, resume, FetchNothing());
-  }
-}
-
 // `ranges` are the tokens of the unit that each query may see. They grow along the tile, so the tile as a whole works on
 // what all share, and each query alone on what it has before and after: no token outside its range ever enters.
-template <std::size_t kRows>
-void tile_over_unit(const AttentionBuffers& buffers, std::size_t head_dim, std::size_t first_query, const TokenRange* ranges) {
-  const float* const queries = buffers.queries + first_query * head_dim;
+template <std::size_t kRows, typename Unit>
+void tile_over_unit(const Unit& unit, const AttentionBuffers& buffers, std::size_t head_dim, std::size_t first_query,
+                    const TokenRange* ranges) {
   TokenRange all = {kUnitTokens, 0};
   TokenRange shared = {0, kUnitTokens};
   for (std::size_t r = 0; r < kRows; ++r) {
@@ -131,38 +220,39 @@ void tile_over_unit(const AttentionBuffers& buffers, std::size_t head_dim, std::
     shared = {std::max(shared.begin, ranges[r].begin), std::min(shared.end, ranges[r].end)};
   }
   if (all.empty()) return;
+  if (shared.empty()) shared = {kUnitTokens, kUnitTokens};
+
+  const PackedRows<kRows> queries{buffers.queries + first_query * head_dim};
   for (std::size_t t = all.begin / (2 * kLanes) * (2 * kLanes); t < all.end; t += 2 * kLanes) {
-    product_tile<kRows>(PackedRows<kRows>{queries}, DenseStrip{buffers.keys + t, kUnitTokens}, head_dim, buffers.scores + t,
-                        kUnitTokens, false, FetchNothing());
-  }
-  UnitSum sums[kRows] = {};
-  for (std::size_t r = 0; r < kRows; ++r) {
-    if (!ranges[r].empty()) sums[r] = softmax_unit(buffers.scores + r * kUnitTokens, ranges[r]);
+    unit.template score<kRows>(queries, t, buffers.scores);
   }
   const std::size_t stride = buffers.padded_dim;
-  if (shared.empty()) shared = {kUnitTokens, kUnitTokens};
   const bool ragged = all.begin < shared.begin;
   if (ragged) std::fill_n(buffers.weighed, kRows * stride, 0.0f);
-  for (std::size_t r = 0; ragged && r < kRows; ++r) {
+  UnitSum sums[kRows] = {};
+  for (std::size_t r = 0; r < kRows; ++r) {
+    if (ranges[r].empty()) continue;
+    float* const p = buffers.scores + r * kUnitTokens;
+    sums[r] = softmax_unit(p, ranges[r]);
     const TokenRange before = {ranges[r].begin, std::min(ranges[r].end, shared.begin)};
-    weigh_values<1>(buffers.scores + r * kUnitTokens, before, buffers, buffers.weighed + r * stride, true);
+    unit.template weigh<1>(p, before, buffers.weighed + r * stride, stride, true);
   }
-  weigh_values<kRows>(buffers.scores, shared, buffers, buffers.weighed, ragged);
+  unit.template weigh<kRows>(buffers.scores, shared, buffers.weighed, stride, ragged);
   for (std::size_t r = 0; r < kRows; ++r) {
     if (ranges[r].empty()) continue;
     const TokenRange after = {std::max(shared.end, ranges[r].begin), ranges[r].end};
-    weigh_values<1>(buffers.scores + r * kUnitTokens, after, buffers, buffers.weighed + r * stride, true);
+    unit.template weigh<1>(buffers.scores + r * kUnitTokens, after, buffers.weighed + r * stride, stride, true);
     const std::size_t query = first_query + r;
     merge_unit(sums[r], buffers.weighed + r * stride, stride, buffers.states[query], buffers.out + query * stride);
   }
 }
 
-using TileOverUnit = void (*)(const AttentionBuffers&, std::size_t, std::size_t, const TokenRange*);
-
-template <std::size_t... kRow>
-TileOverUnit tile_function(std::size_t rows, std::index_sequence<kRow...>) {
-  static constexpr TileOverUnit kFunctions[] = {&tile_over_unit<kRow + 1>...};
-  return kFunctions[rows - 1];
+template <typename Unit, std::size_t... kRow>
+void tile_of_rows(std::size_t rows, const Unit& unit, const AttentionBuffers& buffers, std::size_t head_dim,
+                  std::size_t first_query, const TokenRange* ranges, std::index_sequence<kRow...>) {
+  using Function = void (*)(const Unit&, const AttentionBuffers&, std::size_t, std::size_t, const TokenRange*);
+  static constexpr Function kFunctions[] = {&tile_over_unit<kRow + 1, Unit>...};
+  kFunctions[rows - 1](unit, buffers, head_dim, first_query, ranges);
 }
 
 // ---- All of an item -------------------------------------------------------------------------------------------------
@@ -193,7 +283,20 @@ void write_out(const AttentionItem& item, const AttentionBuffers& buffers) {
   }
 }
 
-void attend(const AttentionItem& item) {
+template <typename Unit>
+void tiles_over_unit(const AttentionItem& item, const RowTiles& tiles, std::size_t begin, const Unit& unit,
+                     const AttentionBuffers& buffers) {
+  for (std::size_t tile = 0; tile < tiles.tiles; ++tile) {
+    const std::size_t rows = tiles.rows_of(tile);
+    const std::size_t start = tiles.start_of(tile);
+    TokenRange ranges[kTileRows];
+    for (std::size_t r = 0; r < rows; ++r) ranges[r] = item.visible(start + r).within(begin);
+    tile_of_rows(rows, unit, buffers, item.geometry.head_dim, start, ranges, std::make_index_sequence<kTileRows>());
+  }
+}
+
+template <Dtype kType>
+void attend_typed(const AttentionItem& item) {
   static thread_local Scratch scratch;
   const std::size_t queries = item.queries();
   const RowTiles tiles(queries, kTileRows);
@@ -202,19 +305,27 @@ void attend(const AttentionItem& item) {
   std::fill_n(buffers.out, queries * buffers.padded_dim, 0.0f);
   std::fill_n(buffers.states, queries, QueryState{-std::numeric_limits<float>::infinity(), 0.0f});
 
+  const bool staged = tiles.tiles > 1 || !CacheUnit<kType>::fits(item.geometry);
   const std::size_t begin = item.visible(0).begin;
   const std::size_t end = item.visible(queries - 1).end;
   for (std::size_t unit = begin / kUnitTokens * kUnitTokens; unit < end; unit += kUnitTokens) {
-    stage(item, unit, std::max(unit, begin), std::min(unit + kUnitTokens, end), buffers);
-    for (std::size_t tile = 0; tile < tiles.tiles; ++tile) {
-      const std::size_t rows = tiles.rows_of(tile);
-      const std::size_t start = tiles.start_of(tile);
-      TokenRange ranges[kTileRows];
-      for (std::size_t r = 0; r < rows; ++r) ranges[r] = item.visible(start + r).within(unit);
-      tile_function(rows, std::make_index_sequence<kTileRows>())(buffers, item.geometry.head_dim, start, ranges);
+    if (staged) {
+      StagedUnit source(buffers, item.geometry.head_dim);
+      source.fill(PagedHead<kType>{item}, unit, std::max(unit, begin), std::min(unit + kUnitTokens, end));
+      tiles_over_unit(item, tiles, unit, source, buffers);
+    } else {
+      tiles_over_unit(item, tiles, unit, CacheUnit<kType>(item, unit, end), buffers);
     }
   }
   write_out(item, buffers);
+}
+
+void attend(const AttentionItem& item) {
+  switch (item.geometry.dtype) {
+    case Dtype::kF32: return attend_typed<Dtype::kF32>(item);
+    case Dtype::kBf16: return attend_typed<Dtype::kBf16>(item);
+    case Dtype::kF16: return attend_typed<Dtype::kF16>(item);
+  }
 }
 
 }  // namespace nmc::kernels::HWY_NAMESPACE

@@ -14,6 +14,10 @@ namespace nmc::kernels {
 // order. So neither the block size nor how rows are cut into calls changes a bit.
 inline constexpr std::size_t kUnitTokens = 128;
 
+// Staged keys are cut in columns of so many tokens, each with all of head_dim together: a stride of a whole unit would
+// map every row to the same few sets of the first cache.
+inline constexpr std::size_t kKeyColumns = 32;
+
 struct TokenRange {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -66,7 +70,7 @@ struct AttentionBuffers {
   float* queries;          // [queries][head_dim], scaled and packed in tiles
   float* out;              // [queries][padded_dim]
   QueryState* states;      // [queries]
-  float* keys;             // [head_dim][kUnitTokens]
+  float* keys;             // [kUnitTokens / kKeyColumns][head_dim][kKeyColumns]
   float* values;           // [kUnitTokens][padded_dim]
   float* scores;           // [tile rows][kUnitTokens]
   float* weighed;          // [tile rows][padded_dim]

@@ -22,7 +22,7 @@ namespace nmc::kernels::HWY_NAMESPACE {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 inline constexpr std::size_t kWide[] = {2, 1};
 #elif HWY_CAP_GE512 || HWY_ARCH_ARM
-inline constexpr std::size_t kWide[] = {8, 4, 4, 2};
+inline constexpr std::size_t kWide[] = {4, 4, 4, 3};
 #else
 inline constexpr std::size_t kWide[] = {4, 2, 2};
 #endif
@@ -73,8 +73,16 @@ void direct_panels(const ProductPart& part, std::size_t begin, std::size_t end) 
 
 // ---- More rows: bound by multiply-adds ------------------------------------------------------------------------------
 
-// k runs in chunks, so that a panel's chunk stays in the first two caches while all tiles of rows pass over it.
-inline constexpr std::size_t kChunk = 256;
+// Several tiles pass over a panel: k runs in chunks, so that a chunk of w, and its part of x, stay in the first two caches
+// meanwhile. From kTilesToWiden tiles on it pays to widen the chunk once for all of them.
+inline constexpr std::size_t kTilesToWiden = 4;
+inline constexpr std::size_t kChunk = 512;
+inline constexpr std::size_t kWideChunk = 256;
+
+inline std::size_t chunk_for(const RowTiles& tiles, std::size_t k) {
+  if (tiles.tiles == 1) return k;
+  return tiles.tiles < kTilesToWiden ? kChunk : kWideChunk;
+}
 
 template <std::size_t kRows, Dtype kType>
 void tile_of(const float* x, const std::byte* chunk, std::size_t depth, float* y, std::size_t y_stride, bool resume,
@@ -85,7 +93,7 @@ void tile_of(const float* x, const std::byte* chunk, std::size_t depth, float* y
   }
 }
 
-// All tiles of rows over one chunk of one panel; `next` is the chunk that will be wanted after it.
+// All tiles of rows over one chunk of one panel.
 template <Dtype kType, std::size_t... kRow>
 void tiles_over(const RowTiles& tiles, const float* x, std::size_t k, std::size_t k0, const std::byte* chunk,
                 std::size_t depth, float* y, std::size_t y_stride, FetchAhead fetch, std::index_sequence<kRow...>) {
@@ -122,23 +130,26 @@ void tiled_typed(const ProductPart& part, std::size_t begin, std::size_t end) {
   const std::size_t whole = part.w.n / kPanelColumns;
 
   static thread_local Scratch scratch;
-  float* const wide = scratch.reserve((kChunk + part.rows) * kPanelColumns);
-  float* const edge = wide + kChunk * kPanelColumns;  // the last panel's y, when that has columns too many
+  float* const wide = scratch.reserve((kWideChunk + part.rows) * kPanelColumns);
+  float* const edge = wide + kWideChunk * kPanelColumns;  // the last panel's y, when that has columns too many
 
-  for (std::size_t k0 = 0; k0 < k; k0 += kChunk) {
-    const std::size_t depth = std::min(kChunk, k - k0);
+  const std::size_t chunk_rows = chunk_for(tiles, k);
+  for (std::size_t k0 = 0; k0 < k; k0 += chunk_rows) {
+    const std::size_t depth = std::min(chunk_rows, k - k0);
     for (std::size_t panel = begin; panel < end; ++panel) {
       const std::byte* const chunk = part.w.data + panel * part.panel_bytes() + k0 * kRowBytes;
       float* const y = panel < whole ? part.y + panel * kPanelColumns : edge;
       const std::size_t y_stride = panel < whole ? part.y_stride : kPanelColumns;
-      if (kType == Dtype::kF32 || tiles.tiles == 1) {
-        const FetchAhead near{chunk + 24 * kRowBytes, kRowBytes / tiles.tiles};
-        tiles_over<kType>(tiles, part.packed_x, k, k0, chunk, depth, y, y_stride, near, rows);
+      // One tile fetches what it will want itself; several share the fetching of the next panel's chunk.
+      const FetchAhead near{chunk + 64 * kRowBytes, kRowBytes};
+      const FetchAhead next{chunk + part.panel_bytes(), kRowBytes / tiles.tiles + 1};
+      const FetchAhead fetch = tiles.tiles == 1 ? near : next;
+      if (kType == Dtype::kF32 || tiles.tiles < kTilesToWiden) {
+        tiles_over<kType>(tiles, part.packed_x, k, k0, chunk, depth, y, y_stride, fetch, rows);
       } else {
         widen_chunk<kType>(chunk, depth, wide);
-        const FetchAhead next{chunk + part.panel_bytes(), kRowBytes / tiles.tiles + 1};
-        tiles_over<Dtype::kF32>(tiles, part.packed_x, k, k0, reinterpret_cast<const std::byte*>(wide), depth, y, y_stride,
-                                next, rows);
+        const auto* const wide_chunk = reinterpret_cast<const std::byte*>(wide);
+        tiles_over<Dtype::kF32>(tiles, part.packed_x, k, k0, wide_chunk, depth, y, y_stride, fetch, rows);
       }
     }
   }
