@@ -119,6 +119,8 @@ bool all_zero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
+Failure reserved(const char* what) { return corrupt("{} has reserved bytes that aren't zero", what); }
+
 // Takes the entry at the front of `table` off it.
 Result<Entry> take_entry(std::span<const std::byte>& table) {
   if (table.size() < kEntryHeadBytes) return corrupt("record table ends inside an entry");
@@ -229,6 +231,7 @@ void append_entry(std::vector<std::byte>& table, const Entry& entry) {
 Result<void> parse_file_header(std::span<const std::byte, kPieceBytes> bytes, std::uint32_t number,
                                std::uint64_t salt) {
   NMC_ASSIGN_OR_RETURN(const auto value, parse_piece<FileHeaderBytes>(bytes, kFileMagic, salt, "file header"));
+  if (value.zero16 != 0 || !all_zero(std::as_bytes(std::span(value.zeros)))) return reserved("file header");
   if (value.number != number) return corrupt("file header says file {}, its name {}", value.number, number);
   return {};
 }
@@ -245,6 +248,7 @@ Result<Mark> parse_mark(std::span<const std::byte, kMarkBytes> bytes, std::uint6
 
 Result<Trailer> parse_trailer(std::span<const std::byte, kPieceBytes> bytes, std::uint64_t salt) {
   NMC_ASSIGN_OR_RETURN(const auto value, parse_piece<TrailerBytes>(bytes, kTrailerMagic, salt, "trailer"));
+  if (value.zero16 != 0 || value.zero32 != 0 || !all_zero(std::as_bytes(std::span(value.zeros)))) return reserved("trailer");
   return Trailer{value.footer_offset, value.footer_bytes};
 }
 
@@ -257,6 +261,7 @@ Result<RecordHeader> parse_record_header(std::span<const std::byte, kPieceBytes>
   NMC_ASSIGN_OR_RETURN(const auto value, parse_piece<RecordHeaderBytes>(bytes, kRecordMagic, salt, "record header"));
   RecordHeader header{RecordType(value.type), value.entries,       value.table_bytes,
                       value.sequence,         value.payload_bytes, value.table_checksum};
+  if (value.zero32 != 0) return reserved("record header");
   if (value.type < 1 || value.type > 3) return corrupt("record is of type {}, expected 1 to 3", value.type);
   if (header.sequence > kSequenceMax) return corrupt("record has sequence number {}", header.sequence);
   if (header.type != RecordType::kObjects && header.payload_bytes != 0) {
