@@ -32,7 +32,8 @@ def make_weights(shape, seed, tied):
     def matrix(rows, columns):
         return bf16(rng.standard_normal((rows, columns)) / np.sqrt(columns))
 
-    weights = {"model.embed_tokens.weight": bf16(rng.standard_normal((vocab, hidden)) * (1 / np.sqrt(hidden) if tied else 1))}
+    embedding = rng.standard_normal((vocab, hidden)) * (1 / np.sqrt(hidden) if tied else 1)
+    weights = {"model.embed_tokens.weight": bf16(embedding)}
     for i in range(layers):
         p = f"model.layers.{i}."
         weights[p + "input_layernorm.weight"] = bf16(rng.uniform(0.5, 1.5, hidden))

@@ -42,7 +42,10 @@ def test_shell_scripts_parse_and_are_strict(script):
     assert "set -euo pipefail" in (ROOT / script).read_text()
 
 
-@pytest.mark.parametrize("word", ["demo", "test", "bench", "lint", "clean", "soak", "test-peers", "fuzz", "asan", "tsan"])
+WORDS = ["demo", "test", "bench", "lint", "clean", "soak", "test-peers", "fuzz", "asan", "tsan"]
+
+
+@pytest.mark.parametrize("word", WORDS)
 def test_make_knows_and_explains_the_word(word):
     assert run("make", "--dry-run", word).returncode == 0
     assert f"\n{word} " in "\n" + run("make", "help").stdout

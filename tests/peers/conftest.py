@@ -1,6 +1,6 @@
 """Comparisons with other implementations. They are no part of `make test`: they need packages that are large or not
-free to install everywhere. REFERENCE=DIR of `make test-peers` names a Python environment that has them; what it lacks is
-skipped by name."""
+free to install everywhere. REFERENCE=DIR of `make test-peers` names a Python environment that has them; what it lacks
+is skipped by name."""
 
 import os
 import pathlib
