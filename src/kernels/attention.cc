@@ -74,11 +74,8 @@ class CacheUnit {
   template <std::size_t kRows>
   HWY_INLINE void score(const PackedRows<kRows> queries, std::size_t t, float* scores) const {
     const std::size_t first = unit_ + t;
-    const std::size_t second = first + kLanes < end_ ? first + kLanes : first;  // beyond the end: nobody looks at it
-    const CacheStrip<kType> strip{head_.keys(first), head_.keys(second), head_.tokens() * head_.kBytes};
-    const std::size_t share = kLanes * head_.kBytes;  // V has as many bytes for these tokens; they are wanted next
-    product_tile<kRows>(queries, strip, head_.dim(), scores + t, kUnitTokens, false,
-                        FetchTwo{head_.values(first), head_.values(second), share});
+    const CacheStrip<kType> strip{head_.keys(first), head_.keys(known(first + kLanes, first)), row_bytes()};
+    product_tile<kRows>(queries, strip, head_.dim(), scores + t, kUnitTokens, false, after_keys(first));
   }
 
   // weighed[r] += p[r][range] * V[range], one chain over the tokens.
@@ -87,18 +84,38 @@ class CacheUnit {
     for (std::size_t t = range.begin; t < range.end;) {
       const std::size_t position = unit_ + t;
       const std::size_t count = std::min(range.end - t, head_.tokens() - position % head_.tokens());
-      const std::size_t later = position + kUnitTokens;
-      const std::byte* fetch = head_.keys(later < end_ ? later / head_.tokens() * head_.tokens() : position);
+      FetchAhead fetch{after_values(position), 2 * kLanes * head_.kBytes};
       for (std::size_t d = 0; d < head_.dim(); d += 2 * kLanes) {
         const std::byte* const row = head_.values(position) + d * head_.kBytes;
         const CacheStrip<kType> strip{row, row + kLanes * head_.kBytes, head_.dim() * head_.kBytes};
         product_tile<kRows>(StridedRows<kUnitTokens>{p + t, kUnitTokens}, strip, count, weighed + d, padded_dim, resume,
-                            FetchAhead{fetch, 2 * kLanes * head_.kBytes});
-        fetch += 2 * kLanes * head_.kBytes * head_.tokens();
+                            fetch);
+        fetch.data += fetch.step * head_.tokens();
       }
       resume = true;
       t += count;
     }
+  }
+
+ private:
+  // `position`, or `instead` where the table of blocks may have ended.
+  std::size_t known(std::size_t position, std::size_t instead) const { return position < end_ ? position : instead; }
+  std::size_t row_bytes() const { return head_.tokens() * head_.kBytes; }
+
+  // What is wanted soon: a little ahead only, since blocks of one head lie at strides that share few sets of a cache. While one
+  // pair of runs of K is scored, the next pair, and after the last the first two blocks of V.
+  FetchTwo after_keys(std::size_t first) const {
+    const std::size_t next = first + 2 * kLanes;
+    if (next < unit_ + kUnitTokens && next < end_) {
+      return {head_.keys(next), head_.keys(known(next + kLanes, next)), row_bytes()};
+    }
+    return {head_.values(unit_), head_.values(known(unit_ + head_.tokens(), unit_)), row_bytes()};
+  }
+  // While a block of V is weighed, the second next, and after the last two the first K of the next unit.
+  const std::byte* after_values(std::size_t position) const {
+    const std::size_t block = position - position % head_.tokens();
+    const std::size_t next = known(block + 2 * head_.tokens(), block);
+    return next < unit_ + kUnitTokens ? head_.values(next) : head_.keys(next);
   }
 
  private:
@@ -162,29 +179,29 @@ struct UnitSum {
   float sum;
 };
 
-// Turns scores [range.begin, range.end) to exp(score - max), everything else in the touched vectors to 0.
+// Scores [t, t + kLanes), `outside` in the lanes that are not in the range.
+HWY_INLINE VF masked(const float* scores, std::size_t t, TokenRange range, VF outside) {
+  const F32 f32;
+  const auto score = hn::Load(f32, scores + t);
+  if (range.begin <= t && t + kLanes <= range.end) return score;
+  const auto index = hn::Iota(f32, static_cast<float>(t));
+  const auto lower = hn::Set(f32, static_cast<float>(range.begin));
+  const auto upper = hn::Set(f32, static_cast<float>(range.end));
+  return hn::IfThenElse(hn::And(hn::Ge(index, lower), hn::Lt(index, upper)), score, outside);
+}
+
+// Turns scores [range.begin, range.end) to exp(score - max).
 HWY_INLINE UnitSum softmax_unit(float* scores, TokenRange range) {
   const F32 f32;
   const std::size_t first = range.begin / kLanes * kLanes;
-  const auto lower = hn::Set(f32, static_cast<float>(range.begin));
-  const auto upper = hn::Set(f32, static_cast<float>(range.end));
   const auto lowest = hn::Set(f32, -std::numeric_limits<float>::infinity());
   auto max = lowest;
-  for (std::size_t t = first; t < range.end; t += kLanes) {
-    const auto index = hn::Iota(f32, static_cast<float>(t));
-    const auto inside = hn::And(hn::Ge(index, lower), hn::Lt(index, upper));
-    const auto score = hn::IfThenElse(inside, hn::Load(f32, scores + t), lowest);
-    hn::Store(score, f32, scores + t);
-    max = hn::Max(max, score);
-  }
+  for (std::size_t t = first; t < range.end; t += kLanes) max = hn::Max(max, masked(scores, t, range, lowest));
   max = hn::MaxOfLanes(f32, max);
   auto sum = hn::Zero(f32);
   for (std::size_t t = first; t < range.end; t += kLanes) {
-    const auto index = hn::Iota(f32, static_cast<float>(t));
-    const auto inside = hn::And(hn::Ge(index, lower), hn::Lt(index, upper));
-    const auto power = hn::IfThenElseZero(inside, exp_f32(hn::Sub(hn::Load(f32, scores + t), max)));
-    hn::Store(power, f32, scores + t);
-    sum = hn::Add(sum, power);
+    hn::Store(exp_f32(hn::Sub(hn::Load(f32, scores + t), max)), f32, scores + t);
+    sum = hn::Add(sum, masked(scores, t, range, hn::Zero(f32)));
   }
   return {hn::GetLane(max), hn::GetLane(hn::SumOfLanes(f32, sum))};
 }
@@ -338,7 +355,7 @@ namespace {
 HWY_EXPORT(attend);
 
 // Queries that share one staging of K and V. More cost less; fewer balance the threads.
-constexpr std::size_t kQueriesPerItem = 48;
+constexpr std::size_t kQueriesPerItem = 96;
 
 void check(const PagedGeometry& geometry, std::span<const AttentionTask> tasks) {
   NMC_REQUIRE(geometry.kv_heads > 0 && geometry.heads % geometry.kv_heads == 0, "heads={} kv_heads={}", geometry.heads,

@@ -136,7 +136,10 @@ HWY_INLINE void store_narrowed(VF v, std::byte* to) {
 HWY_INLINE VF exp_f32(VF x) {
   const F32 f32;
   const I32 i32;
-  const auto n = hn::Round(hn::Mul(x, hn::Set(f32, 1.44269504f)));
+  // Adding 1.5 * 2^23 rounds x / ln 2 to an integer n, which then sits in the low bits of the sum.
+  const auto magic = hn::Set(f32, 12582912.0f);
+  const auto shifted = hn::MulAdd(x, hn::Set(f32, 1.44269504f), magic);
+  const auto n = hn::Sub(shifted, magic);
   // r = x - n ln 2 in two steps, so that |r| <= 0.35 is exact enough; then the Taylor polynomial to r^7.
   auto r = hn::NegMulAdd(n, hn::Set(f32, 0.693145752f), x);
   r = hn::NegMulAdd(n, hn::Set(f32, 1.42860677e-6f), r);
@@ -149,10 +152,9 @@ HWY_INLINE VF exp_f32(VF x) {
   p = hn::MulAdd(p, r, hn::Set(f32, 1.0f));
   p = hn::MulAdd(p, r, hn::Set(f32, 1.0f));
   // p is in [0.7, 1.42] and the result is normal, so that 2^n is an addition to the exponent's bits.
-  const auto lowest = hn::Set(f32, -87.0f);
-  const auto exponent = hn::ConvertTo(i32, hn::IfThenElseZero(hn::Ge(x, lowest), n));
-  const auto result = hn::BitCast(f32, hn::Add(hn::BitCast(i32, p), hn::ShiftLeft<23>(exponent)));
-  return hn::IfThenElse(hn::Lt(x, lowest), hn::Zero(f32), result);
+  const auto power = hn::Add(hn::BitCast(i32, p), hn::ShiftLeft<23>(hn::BitCast(i32, shifted)));
+  const auto nan_or_zero = hn::IfThenElseZero(hn::Ne(x, x), x);
+  return hn::IfThenElse(hn::Ge(x, hn::Set(f32, -87.0f)), hn::BitCast(f32, power), nan_or_zero);
 }
 
 }  // namespace nmc::kernels::HWY_NAMESPACE
