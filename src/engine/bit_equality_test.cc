@@ -2,7 +2,10 @@
 // strangers, from the cache, after preemption, and handed over between workers by each carrier.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "engine/test_support.h"
+#include "kernels/kernels.h"
 
 namespace nmc::engine {
 namespace {
@@ -33,6 +36,23 @@ class BitEquality : public ::testing::TestWithParam<Dtype> {
     return random_tokens(length, 100 + length, engine.vocab());
   }
 };
+
+// Inner kernels of a product, as bench-engine names them, without how often a tile repeats.
+std::set<std::string> inner_kernels(std::span<const std::size_t> row_counts) {
+  std::set<std::string> names;
+  for (const std::size_t rows : row_counts) {
+    const std::string name = kernels::matmul_kernel_name(rows, Dtype::kBf16);
+    names.insert(name.substr(0, name.rfind("tile") == std::string::npos ? name.size() : name.find('x', name.rfind("tile"))));
+  }
+  return names;
+}
+
+TEST(BitEqualitySizes, PromptLengthsMeetEveryInnerKernel) {
+  std::vector<std::size_t> all(512);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i + 1;
+  EXPECT_EQ(inner_kernels(prompt_lengths()), inner_kernels(all));
+  EXPECT_GT(inner_kernels(all).size(), 3u);
+}
 
 TEST_P(BitEquality, ChunkedEqualsOnePass) {
   Engine engine(setup());
