@@ -2,6 +2,9 @@
 
 import os
 import pathlib
+import signal
+import subprocess
+import threading
 
 import pytest
 
@@ -22,3 +25,78 @@ def bin_dir():
     path = pathlib.Path(os.environ.get("NMC_BIN_DIR", REPOSITORY / "build" / "release" / "bin"))
     assert path.is_dir(), f"{path} isn't there; build first (make build) or set NMC_BIN_DIR"
     return path
+
+
+class ServerProcess:
+    """A running server of ours: started on a free port, known to serve by its `ready URL` line, stopped by its pid."""
+
+    def __init__(self, program, *flags, environment=None):
+        command = [str(program), "--port", "0", *map(str, flags)]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                        env={**os.environ, **(environment or {})})
+        self.log = []
+        self.url = None
+        self._ready = threading.Event()
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+        if not self._ready.wait(timeout=120) or self.url is None:
+            self.kill()
+            raise AssertionError(f"{' '.join(command)} was not ready within 120 s:\n" + "".join(self.log))
+
+    def _read_log(self):
+        for line in self.process.stderr:
+            self.log.append(line)
+            if line.startswith("ready "):
+                self.url = line.split()[1]
+                self._ready.set()
+        self._ready.set()  # it ended: there is nothing more to wait for
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def terminate(self):
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self, timeout=60):
+        """Its exit code."""
+        code = self.process.wait(timeout)
+        self._reader.join(timeout)
+        self.process.stderr.close()
+        return code
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.wait()
+
+    def memory_peak_bytes(self):
+        for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("no VmHWM")
+
+
+@pytest.fixture
+def start_server(bin_dir):
+    """Starts nano-mooncake-api with the given flags; what still runs at the end of the test is killed."""
+    started = []
+
+    def start(*flags, environment=None):
+        server = ServerProcess(bin_dir / "nano-mooncake-api", *flags, environment=environment)
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def server(bin_dir):
+    """One nano-mooncake-api with its defaults for a file's tests. At the end it must stop in order when asked to."""
+    running = ServerProcess(bin_dir / "nano-mooncake-api")
+    yield running
+    if running.process.poll() is None:
+        running.terminate()
+    assert running.wait() == 0, "".join(running.log)

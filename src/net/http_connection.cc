@@ -28,17 +28,17 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 // Errors as values: a closed socket is no exception here.
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kReadBytes = 4096;
-// How long a closing connection still reads what its client is sending: closing a socket with unread input resets it, and the
-// reset can overtake our last answer.
+// How long a closing connection still reads what its client is sending: closing a socket with unread input resets it,
+// and the reset can overtake our last answer.
 constexpr auto kLingerTime = std::chrono::seconds(2);
 
 // A body that grows with what arrives. (Beast's own string_body reserves what Content-Length declares.)
 struct GrowingBody {
   using value_type = std::string;
-  class reader {
+  class Reader {
    public:
     template <bool kIsRequest, class Fields>
-    reader(beast::http::header<kIsRequest, Fields>&, value_type& body) : body_(body) {}
+    Reader(beast::http::header<kIsRequest, Fields>&, value_type& body) : body_(body) {}
     void init(const boost::optional<std::uint64_t>&, error_code& error) { error = {}; }
     template <class Buffers>
     std::size_t put(const Buffers& buffers, error_code& error) {
@@ -54,6 +54,7 @@ struct GrowingBody {
    private:
     value_type& body_;
   };
+  using reader = Reader;  // Beast asks for these names
 };
 using Parser = beast::http::request_parser<GrowingBody>;
 using Field = beast::http::field;
@@ -95,7 +96,9 @@ Refusal refusal_of(error_code error, const HttpServerOptions& options) {
   return {400, fmt::format("malformed HTTP request: {}", error.message())};
 }
 
-class Connection final : public HttpConnection, public HttpExchangeHost, public std::enable_shared_from_this<Connection> {
+class Connection final : public HttpConnection,
+                         public HttpExchangeHost,
+                         public std::enable_shared_from_this<Connection> {
  public:
   Connection(HttpServerCore& core, tcp::socket socket)
       : core_(core),
@@ -146,8 +149,8 @@ class Connection final : public HttpConnection, public HttpExchangeHost, public 
         asio::detached);
   }
 
-  // One timer a connection, re-armed only when it would ring too late: a stream of tokens moves its deadline with each write
-  // and must not pay for a timer each.
+  // One timer a connection, re-armed only when it would ring too late: a stream of tokens moves its deadline with each
+  // write and must not pay for a timer each.
   void set_deadline(Nanos within) {
     deadline_ = std::chrono::steady_clock::now() + within;
     if (watchdog_rings_ > deadline_) arm_watchdog();
@@ -293,8 +296,8 @@ class Connection final : public HttpConnection, public HttpExchangeHost, public 
     co_return flushed_ && exchange->keep_alive() && !client_gone_;
   }
 
-  // Reads on while an answer is pending, since only a read tells that the client is gone. Ends when it is; otherwise it is
-  // cancelled by the end of send_answer().
+  // Reads on while an answer is pending, since only a read tells that the client is gone. Ends when it is; otherwise it
+  // is cancelled by the end of send_answer().
   asio::awaitable<void> watch_client(const HttpExchangeState& exchange) {
     while (buffer_.size() < options_->max_ahead_bytes) {
       auto [error, bytes] = co_await socket_.async_read_some(buffer_.prepare(kReadBytes), kAwait);
@@ -350,10 +353,10 @@ class Connection final : public HttpConnection, public HttpExchangeHost, public 
   asio::steady_timer watchdog_;
   SteadyTime deadline_ = SteadyTime::max();        // of what is being waited for
   SteadyTime watchdog_rings_ = SteadyTime::max();  // max: not armed
-  beast::flat_buffer buffer_;  // read, not parsed
+  beast::flat_buffer buffer_;                      // read, not parsed
   std::atomic<bool> wake_pending_{false};
   std::size_t served_ = 0;
-  bool idle_ = false;         // between requests
+  bool idle_ = false;  // between requests
   bool timed_out_ = false;
   bool closed_ = false;       // by us
   bool flushed_ = false;      // the present answer is with the kernel

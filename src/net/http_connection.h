@@ -1,13 +1,13 @@
-// Internal to net: one accepted socket and the requests on it. Only http_server.cc and http_connection.cc include this, since
-// it brings Asio along.
+// Internal to net: one accepted socket and the requests on it. Only http_server.cc and http_connection.cc include this,
+// since it brings Asio along.
 #pragma once
 
 // clang-format off: before Asio
 #include "net/asio.h"
 // clang-format on
 
-#include <boost/asio/ip/tcp.hpp>
 #include <atomic>
+#include <boost/asio/ip/tcp.hpp>
 #include <memory>
 #include <unordered_map>
 #include <vector>

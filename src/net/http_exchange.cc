@@ -91,8 +91,7 @@ void HttpExchangeState::begin_stream(HttpStreamHead head) {
   heartbeat_ = std::move(head.heartbeat);
   const HttpResponse response{
       .status = head.status, .content_type = std::move(head.content_type), .headers = std::move(head.headers)};
-  append_locked(
-      format_head(response, framing_, keep_alive_, framing_.http11 ? "Transfer-Encoding: chunked\r\n" : ""));
+  append_locked(format_head(response, framing_, keep_alive_, framing_.http11 ? "Transfer-Encoding: chunked\r\n" : ""));
 }
 
 void HttpExchangeState::write(std::string_view bytes) {

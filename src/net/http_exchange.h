@@ -23,9 +23,9 @@ class HttpExchangeHost {
 
 // How the request wants its answer framed.
 struct HttpFraming {
-  bool http11 = true;       // else 1.0: a stream ends with its connection
-  bool head_only = false;   // HEAD: no body
-  bool keep_alive = true;   // the client would send another request
+  bool http11 = true;      // else 1.0: a stream ends with its connection
+  bool head_only = false;  // HEAD: no body
+  bool keep_alive = true;  // the client would send another request
 };
 
 // Thread-safe. Attached to its host from construction to detach(); afterwards the producer's calls do nothing.
@@ -45,13 +45,13 @@ class HttpExchangeState {
 
   // The connection's side.
   enum class Pull { kBytes, kNothingYet, kComplete, kOverrun };
-  Pull pull(std::string& bytes);   // replaces `bytes` by all that is to be sent
-  void sent(std::size_t bytes);    // so many of those have left
-  void heartbeat();                // the stream was silent for heartbeat_interval
-  bool complete() const;           // the producer is done
-  bool keep_alive() const;         // the connection can serve another request afterwards
-  void announce_close();           // the connection will not serve another request
-  void detach();                   // calls on_closed unless complete
+  Pull pull(std::string& bytes);  // replaces `bytes` by all that is to be sent
+  void sent(std::size_t bytes);   // so many of those have left
+  void heartbeat();               // the stream was silent for heartbeat_interval
+  bool complete() const;          // the producer is done
+  bool keep_alive() const;        // the connection can serve another request afterwards
+  void announce_close();          // the connection will not serve another request
+  void detach();                  // calls on_closed unless complete
 
  private:
   void append_locked(std::string_view bytes) NMC_REQUIRES(mutex_);
@@ -68,8 +68,8 @@ class HttpExchangeState {
   Stage stage_ NMC_GUARDED_BY(mutex_) = Stage::kNoHead;
   bool keep_alive_ NMC_GUARDED_BY(mutex_);
   bool overrun_ NMC_GUARDED_BY(mutex_) = false;
-  bool lost_ NMC_GUARDED_BY(mutex_) = false;      // detached before complete
-  std::string queued_ NMC_GUARDED_BY(mutex_);     // not pulled yet
+  bool lost_ NMC_GUARDED_BY(mutex_) = false;          // detached before complete
+  std::string queued_ NMC_GUARDED_BY(mutex_);         // not pulled yet
   std::size_t in_flight_ NMC_GUARDED_BY(mutex_) = 0;  // pulled, not sent
   std::string heartbeat_ NMC_GUARDED_BY(mutex_);
   std::function<void()> on_closed_ NMC_GUARDED_BY(mutex_);

@@ -48,8 +48,7 @@ TEST_F(HttpExchangeTest, RespondsWithLengthAndType) {
   EXPECT_EQ(pull(*s), Pull::kNothingYet);
   s->respond({.status = 404, .content_type = "a/b", .body = "gone", .headers = {{"X-Y", "z"}}});
   EXPECT_EQ(host_->wakes, 1);
-  EXPECT_EQ(pull_all(*s),
-            "HTTP/1.1 404 Not Found\r\nContent-Type: a/b\r\nX-Y: z\r\nContent-Length: 4\r\n\r\ngone");
+  EXPECT_EQ(pull_all(*s), "HTTP/1.1 404 Not Found\r\nContent-Type: a/b\r\nX-Y: z\r\nContent-Length: 4\r\n\r\ngone");
   EXPECT_EQ(pull(*s), Pull::kComplete);
   EXPECT_TRUE(s->keep_alive());
 }

@@ -55,7 +55,8 @@ Result<tcp::acceptor> listen_on(asio::io_context& context, const std::string& ho
   tcp::resolver resolver(context);
   const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
   if (error || found.empty() || host.empty()) {
-    return invalid_argument("can't listen on host \"{}\": {}", host, host.empty() ? "no address given" : error.message());
+    return invalid_argument("can't listen on host \"{}\": {}", host,
+                            host.empty() ? "no address given" : error.message());
   }
   const tcp::endpoint endpoint = found.begin()->endpoint();
   tcp::acceptor acceptor(asio::make_strand(context));

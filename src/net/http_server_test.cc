@@ -65,8 +65,8 @@ class HttpServerTest : public ::testing::Test {
       for (const char* piece : {"one ", "two ", "three"}) exchange->write(piece);
       exchange->finish();
     } else {
-      exchange->respond(
-          {.content_type = "text/plain", .body = fmt::format("{} {} [{}]", request.method, request.target, request.body)});
+      exchange->respond({.content_type = "text/plain",
+                         .body = fmt::format("{} {} [{}]", request.method, request.target, request.body)});
     }
   }
 
@@ -92,7 +92,8 @@ const RawCase kRawCases[] = {
     {"http 1.0 kept", "GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 200, "GET /a []", true},
     {"body", "POST /b HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 200, "POST /b [hello]", true},
     {"empty body", "POST /b HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 200, "POST /b []", true},
-    {"chunked body", "POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nT: z\r\n\r\n", 200,
+    {"chunked body",
+     "POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nT: z\r\n\r\n", 200,
      "POST /b [hello]", true},
     {"stream", "GET /stream HTTP/1.1\r\n\r\n", 200, "one two three", true},
     {"stream to http 1.0", "GET /stream HTTP/1.0\r\n\r\n", 200, "one two three", false},
@@ -108,14 +109,18 @@ const RawCase kRawCases[] = {
     {"control in header", std::string("GET / HTTP/1.1\r\nA: \x01\r\n\r\n"), 400, nullptr, false},
     {"negative length", "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400, nullptr, false},
     {"two lengths", "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400, nullptr, false},
-    {"length beyond 64 bits", "POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n", 400, nullptr, false},
-    {"length and chunks", "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, nullptr,
+    {"length beyond 64 bits", "POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n", 400, nullptr,
      false},
+    {"length and chunks", "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400,
+     nullptr, false},
     {"chunk size not hex", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", 400, nullptr, false},
     {"negative chunk size", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n\r\n", 400, nullptr, false},
-    {"chunk size beyond 64 bits", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", 400, nullptr, false},
-    {"huge chunk size", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffff0\r\n", 413, nullptr, false},
-    {"chunk without its end", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabX\r\n0\r\n\r\n", 400, nullptr, false},
+    {"chunk size beyond 64 bits", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", 400,
+     nullptr, false},
+    {"huge chunk size", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffff0\r\n", 413, nullptr,
+     false},
+    {"chunk without its end", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabX\r\n0\r\n\r\n", 400,
+     nullptr, false},
     {"declares a gigabyte", "POST / HTTP/1.1\r\nContent-Length: 1073741824\r\n\r\n0123456789", 413, nullptr, false},
     {"expects the unknown", "POST / HTTP/1.1\r\nExpect: tea\r\nContent-Length: 1\r\n\r\na", 417, nullptr, false},
 };

@@ -1,5 +1,5 @@
-// For tests: a blocking TCP client on loopback that sends exactly the bytes it is told to, in exactly the pieces. Every wait ends
-// after ten seconds, as an empty or short result that the test then reports.
+// For tests: a blocking TCP client on loopback that sends exactly the bytes it is told to, in exactly the pieces. Every
+// wait ends after ten seconds, as an empty or short result that the test then reports.
 #pragma once
 
 #include <arpa/inet.h>

@@ -1,0 +1,259 @@
+#include "http/completion.h"
+
+#include <algorithm>
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "base/mutex.h"
+#include "http/status.h"
+#include "http/stop_matcher.h"
+#include "model/detokenizer.h"
+
+namespace nmc::http {
+namespace {
+
+using engine::FinishReason;
+using engine::Outcome;
+using engine::TokenId;
+
+// Text of one prompt's answer.
+struct Choice {
+  Choice(const model::Tokenizer& tokenizer, std::vector<std::string> stops)
+      : detokenizer(tokenizer), stop(std::move(stops)) {}
+
+  std::string engine_id;
+  std::size_t max_tokens = 0;
+  model::Detokenizer detokenizer;
+  StopMatcher stop;
+  Usage usage;
+  std::string text;                     // of a whole answer
+  std::optional<std::string> withheld;  // of a stream: the last token's, until it is known how the answer ends
+  std::optional<Ending> ending;         // no more text comes
+  bool finished = false;                // the engine is done with it
+  bool role_sent = false;
+  std::optional<Nanos> last_token_at;
+};
+
+class Completion final : public std::enable_shared_from_this<Completion> {
+ public:
+  Completion(std::shared_ptr<ServerState> state, const CompletionRequest& request, CompletionFormat format,
+             std::shared_ptr<net::HttpExchange> exchange)
+      : state_(std::move(state)),
+        stream_(request.stream),
+        include_usage_(request.include_usage),
+        continuous_usage_(request.continuous_usage),
+        chat_(request.endpoint == Endpoint::kChat),
+        ignore_eos_(request.ignore_eos),
+        stops_(request.stop),
+        format_(std::move(format)),
+        exchange_(std::move(exchange)) {}
+
+  void start(std::vector<engine::GenerateRequest> requests) {
+    for (const engine::GenerateRequest& request : requests) {
+      Choice& choice = choices_.emplace_back(*state_->model.tokenizer, stops_);
+      choice.engine_id = request.id;
+      choice.max_tokens = request.max_tokens;
+      choice.usage.prompt_tokens = request.prompt.size();
+    }
+    exchange_->on_closed([self = shared_from_this()] { self->give_up(); });
+    for (std::size_t i = 0; i < requests.size() && !over_; ++i) {
+      auto submitted =
+          state_->runtime.submit(std::move(requests[i]), std::make_shared<Listener>(shared_from_this(), i));
+      if (!submitted) fail(to_api_error(std::move(submitted).error()));
+    }
+    if (over_ || !stream_) return;
+    exchange_->begin_stream({.content_type = "text/event-stream; charset=utf-8",
+                             .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}},
+                             .heartbeat = ": keep-alive\n\n"});
+    streaming_ = true;
+  }
+
+ private:
+  struct Event {
+    std::size_t choice;
+    Nanos at;
+    std::variant<TokenId, Outcome> what;
+  };
+
+  class Listener final : public engine::RequestListener {
+   public:
+    Listener(std::shared_ptr<Completion> completion, std::size_t choice)
+        : completion_(std::move(completion)), choice_(choice) {}
+    void on_token(TokenId token) override { completion_->hear({choice_, completion_->state_->clock().now(), token}); }
+    void on_finish(const Outcome& outcome) override {
+      completion_->hear({choice_, completion_->state_->clock().now(), outcome});
+    }
+
+   private:
+    std::shared_ptr<Completion> completion_;
+    std::size_t choice_;
+  };
+
+  // On an engine thread.
+  void hear(Event event) NMC_EXCLUDES(mutex_) {
+    if (deaf_.load(std::memory_order_relaxed)) return;
+    bool first;
+    {
+      MutexLock lock(mutex_);
+      first = inbox_.empty();
+      inbox_.push_back(std::move(event));
+    }
+    if (first) exchange_->post([self = shared_from_this()] { self->read_inbox(); });
+  }
+
+  // All that follows runs on the connection's I/O thread.
+
+  void read_inbox() NMC_EXCLUDES(mutex_) {
+    std::vector<Event> events;
+    {
+      MutexLock lock(mutex_);
+      events.swap(inbox_);
+    }
+    for (Event& event : events) {
+      if (over_) return;
+      Choice& choice = choices_[event.choice];
+      const std::size_t index = event.choice;
+      if (const TokenId* token = std::get_if<TokenId>(&event.what)) {
+        on_token(index, choice, *token, event.at);
+      } else {
+        on_finish(index, choice, std::get<Outcome>(event.what));
+      }
+    }
+  }
+
+  void on_token(std::size_t index, Choice& choice, TokenId token, Nanos at) {
+    if (choice.ending) return;  // sampled before the cancellation arrived
+    if (choice.last_token_at) state_->latencies.add_token_gap(to_ms(at - *choice.last_token_at));
+    choice.last_token_at = at;
+    release_withheld(index, choice);
+
+    ++choice.usage.completion_tokens;
+    const bool eos = !ignore_eos_ && std::ranges::find(state_->eos_ids, token) != state_->eos_ids.end();
+    std::string text = eos ? std::string() : choice.stop.push(choice.detokenizer.push(token));
+    if (choice.stop.stopped()) {
+      choice.ending = Ending{"stop", choice.stop.matched()};
+      emit(index, choice, text, &*choice.ending);
+      state_->runtime.cancel(choice.engine_id);
+    } else if (eos || choice.usage.completion_tokens == choice.max_tokens) {
+      choice.withheld = std::move(text);  // on_finish() follows and says how to end its chunk
+    } else {
+      emit(index, choice, text, nullptr);
+    }
+  }
+
+  void on_finish(std::size_t index, Choice& choice, const Outcome& outcome) {
+    const bool cancelled = outcome.reason == FinishReason::kCancelled;
+    if (!choice.ending && (outcome.error || cancelled || outcome.reason == FinishReason::kFailed)) {
+      return fail(why(outcome));
+    }
+    const engine::RequestMetrics& metrics = outcome.metrics;
+    state_->latencies.add_request(metrics);
+    if (choice.ending && cancelled) state_->ended_by_stop_string.fetch_add(1, std::memory_order_relaxed);
+    // Prefill after a preemption may compute a prompt twice.
+    choice.usage.cached_tokens = metrics.prompt_tokens - std::min(metrics.prompt_tokens, metrics.computed_tokens);
+    choice.finished = true;
+    if (!choice.ending) end_text(index, choice, outcome.reason);
+    if (std::ranges::all_of(choices_, &Choice::finished)) complete();
+  }
+
+  void end_text(std::size_t index, Choice& choice, FinishReason reason) {
+    std::string text = std::exchange(choice.withheld, std::nullopt).value_or("");
+    text += choice.stop.push(choice.detokenizer.flush());
+    choice.ending = Ending{reason == FinishReason::kLength ? "length" : "stop", std::nullopt};
+    if (choice.stop.stopped()) {
+      choice.ending = Ending{"stop", choice.stop.matched()};
+    } else {
+      text += choice.stop.flush();
+    }
+    emit(index, choice, text, &*choice.ending);
+  }
+
+  void release_withheld(std::size_t index, Choice& choice) {
+    if (!choice.withheld) return;
+    emit(index, choice, *choice.withheld, nullptr);
+    choice.withheld.reset();
+  }
+
+  void emit(std::size_t index, Choice& choice, std::string_view text, const Ending* ending) {
+    if (!stream_) {
+      choice.text += text;
+      return;
+    }
+    Json usage;  // null
+    if (continuous_usage_) usage = CompletionFormat::usage_json(choice.usage);
+    const Json* shown = include_usage_ ? &usage : nullptr;
+    // With the first token rather than ahead of it: clients take the first chunk for it.
+    if (chat_ && !std::exchange(choice.role_sent, true)) exchange_->write(format_.role_event(index, shown));
+    exchange_->write(format_.text_event(index, text, ending, shown));
+  }
+
+  void complete() {
+    over_ = true;
+    Usage total;
+    for (const Choice& choice : choices_) total += choice.usage;
+    if (stream_) {
+      if (include_usage_) exchange_->write(format_.usage_event(total));
+      exchange_->write(kDoneEvent);
+      exchange_->finish();
+      return;
+    }
+    std::vector<FinishedChoice> finished;
+    for (Choice& choice : choices_) finished.push_back({std::move(choice.text), *choice.ending});
+    exchange_->respond({.body = format_.whole(finished, total)});
+  }
+
+  static ApiError why(const Outcome& outcome) {
+    if (outcome.error) return to_api_error(*outcome.error);
+    if (outcome.reason == FinishReason::kCancelled)
+      return {503, "the server is shutting down and gave this request up", ""};
+    return {500, "the engine failed without a reason", ""};
+  }
+
+  void fail(const ApiError& error) {
+    give_up();
+    if (streaming_) {
+      exchange_->write(fmt::format("data: {}\n\n", error_json(error)));
+      exchange_->finish(net::HttpExchange::After::kClose);
+    } else {
+      exchange_->respond(error_response(error));
+    }
+  }
+
+  // Nobody waits for this any more.
+  void give_up() {
+    if (std::exchange(over_, true)) return;
+    deaf_.store(true, std::memory_order_relaxed);
+    for (const Choice& choice : choices_) {
+      if (!choice.finished) state_->runtime.cancel(choice.engine_id);
+    }
+  }
+
+  const std::shared_ptr<ServerState> state_;
+  const bool stream_, include_usage_, continuous_usage_, chat_, ignore_eos_;
+  const std::vector<std::string> stops_;
+  const CompletionFormat format_;
+  const std::shared_ptr<net::HttpExchange> exchange_;
+
+  // Touched by the connection's I/O thread only.
+  std::vector<Choice> choices_;
+  bool streaming_ = false;  // the head is sent
+  bool over_ = false;       // answered, failed or given up
+
+  std::atomic<bool> deaf_{false};
+  Mutex mutex_;
+  std::vector<Event> inbox_ NMC_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+void start_completion(std::shared_ptr<ServerState> state, const CompletionRequest& request,
+                      std::vector<engine::GenerateRequest> engine_requests, CompletionFormat format,
+                      std::shared_ptr<net::HttpExchange> exchange) {
+  std::make_shared<Completion>(std::move(state), request, std::move(format), std::move(exchange))
+      ->start(std::move(engine_requests));
+}
+
+}  // namespace nmc::http

@@ -1,0 +1,99 @@
+#include "http/completion_format.h"
+
+#include <nlohmann/json.hpp>
+
+namespace nmc::http {
+namespace {
+
+void add_ending(Json& choice, const Ending* ending) {
+  choice["logprobs"] = nullptr;
+  choice["finish_reason"] = ending == nullptr ? Json(nullptr) : Json(ending->reason);
+  const bool has_string = ending != nullptr && ending->stop_string.has_value();
+  choice["stop_reason"] = has_string ? Json(*ending->stop_string) : Json(nullptr);
+}
+
+}  // namespace
+
+Usage& Usage::operator+=(const Usage& other) {
+  prompt_tokens += other.prompt_tokens;
+  completion_tokens += other.completion_tokens;
+  cached_tokens += other.cached_tokens;
+  return *this;
+}
+
+std::string sse_event(const Json& data) { return fmt::format("data: {}\n\n", dump_json(data)); }
+
+CompletionFormat::CompletionFormat(Endpoint endpoint, std::string id, std::int64_t created, std::string model)
+    : endpoint_(endpoint), id_(std::move(id)), created_(created), model_(std::move(model)) {}
+
+Json CompletionFormat::envelope(const char* chat_object, const char* completions_object) const {
+  Json json;
+  json["id"] = id_;
+  json["object"] = endpoint_ == Endpoint::kChat ? chat_object : completions_object;
+  json["created"] = created_;
+  json["model"] = model_;
+  json["choices"] = Json::array();
+  return json;
+}
+
+Json CompletionFormat::usage_json(const Usage& usage) {
+  Json json;
+  json["prompt_tokens"] = usage.prompt_tokens;
+  json["completion_tokens"] = usage.completion_tokens;
+  json["total_tokens"] = usage.prompt_tokens + usage.completion_tokens;
+  json["prompt_tokens_details"] = Json::object({{"cached_tokens", usage.cached_tokens}});
+  return json;
+}
+
+std::string CompletionFormat::whole(std::span<const FinishedChoice> choices, const Usage& usage) const {
+  Json json = envelope("chat.completion", "text_completion");
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    Json choice;
+    choice["index"] = i;
+    if (endpoint_ == Endpoint::kChat) {
+      choice["message"] = Json::object({{"role", "assistant"}, {"content", choices[i].text}});
+    } else {
+      choice["text"] = choices[i].text;
+    }
+    add_ending(choice, &choices[i].ending);
+    json["choices"].push_back(std::move(choice));
+  }
+  json["usage"] = usage_json(usage);
+  return dump_json(json);
+}
+
+std::string CompletionFormat::event(Json choice, const Json* usage) const {
+  Json json = envelope("chat.completion.chunk", "text_completion");
+  json["choices"].push_back(std::move(choice));
+  if (usage != nullptr) json["usage"] = *usage;
+  return sse_event(json);
+}
+
+std::string CompletionFormat::role_event(std::size_t index, const Json* usage) const {
+  Json choice;
+  choice["index"] = index;
+  choice["delta"] = Json::object({{"role", "assistant"}, {"content", ""}});
+  add_ending(choice, nullptr);
+  return event(std::move(choice), usage);
+}
+
+std::string CompletionFormat::text_event(std::size_t index, std::string_view text, const Ending* ending,
+                                         const Json* usage) const {
+  Json choice;
+  choice["index"] = index;
+  if (endpoint_ == Endpoint::kChat) {
+    choice["delta"] = Json::object({{"content", text}});
+  } else {
+    choice["text"] = text;
+  }
+  add_ending(choice, ending);
+  return event(std::move(choice), usage);
+}
+
+std::string CompletionFormat::usage_event(const Usage& usage) const {
+  Json json = envelope("chat.completion.chunk", "text_completion");
+  json["usage"] = usage_json(usage);
+  return sse_event(json);
+}
+
+}  // namespace nmc::http

@@ -1,0 +1,62 @@
+// The JSON of answers: whole ones and the chunks of a stream, for both endpoints.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "http/completion_request.h"
+
+namespace nmc::http {
+
+struct Usage {
+  std::size_t prompt_tokens = 0;
+  std::size_t completion_tokens = 0;
+  std::size_t cached_tokens = 0;  // of the prompt: not computed
+
+  Usage& operator+=(const Usage& other);
+};
+
+// How an answer ended; `reason` is "stop" or "length", stop_string the one of the request that was found.
+struct Ending {
+  const char* reason = "stop";
+  std::optional<std::string> stop_string;
+};
+
+struct FinishedChoice {
+  std::string text;
+  Ending ending;
+};
+
+// Immutable.
+class CompletionFormat {
+ public:
+  CompletionFormat(Endpoint endpoint, std::string id, std::int64_t created, std::string model);
+
+  std::string whole(std::span<const FinishedChoice> choices, const Usage& usage) const;
+
+  // Chunks, as server-sent events. `usage` as it is to be shown in the chunk: nullptr leaves the field out.
+  std::string role_event(std::size_t index, const Json* usage) const;  // the first of a chat's choice
+  std::string text_event(std::size_t index, std::string_view text, const Ending* ending, const Json* usage) const;
+  std::string usage_event(const Usage& usage) const;
+
+  static Json usage_json(const Usage& usage);
+
+ private:
+  Json envelope(const char* chat_object, const char* completions_object) const;
+  std::string event(Json choice, const Json* usage) const;
+
+  Endpoint endpoint_;
+  std::string id_;
+  std::int64_t created_;
+  std::string model_;
+};
+
+inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
+std::string sse_event(const Json& data);
+
+}  // namespace nmc::http

@@ -1,0 +1,276 @@
+#include "http/completion_request.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "http/unsupported_fields.h"
+
+namespace nmc::http {
+namespace {
+
+#define NMC_TRY(expression)                                          \
+  do {                                                               \
+    auto nmc_tried = (expression);                                   \
+    if (!nmc_tried) return ApiFailure(std::move(nmc_tried).error()); \
+  } while (false)
+
+// The value of a typed field into `out`; JsonFields' message names it already.
+template <typename T, typename Out>
+ApiResult<void> store(Result<T> value, std::string_view param, Out& out) {
+  if (!value) return ApiFailure(to_api_error(std::move(value).error(), param));
+  out = static_cast<Out>(*value);
+  return {};
+}
+
+class RequestParser {
+ public:
+  RequestParser(const Json& body, Endpoint endpoint) : body_(body), fields_(body) { request_.endpoint = endpoint; }
+
+  ApiResult<CompletionRequest> parse(std::string_view served_model_name) {
+    NMC_TRY(check_model(served_model_name));
+    NMC_TRY(request_.endpoint == Endpoint::kChat ? parse_messages() : parse_prompt());
+    NMC_TRY(parse_max_tokens());
+    NMC_TRY(parse_sampling());
+    NMC_TRY(parse_stop());
+    NMC_TRY(parse_streaming());
+    NMC_TRY(parse_n());
+    NMC_TRY(parse_cache_salt());
+    NMC_TRY(refuse_unsupported_fields(body_, request_.endpoint));
+    return std::move(request_);
+  }
+
+ private:
+  ApiResult<void> check_model(std::string_view served) {
+    std::string name;
+    NMC_TRY(store(fields_.string_or("model", std::string(served)), "model", name));
+    if (name == served) return {};
+    return ApiFailure(
+        ApiError{404, fmt::format("the model \"{}\" is not served here, only \"{}\" is", name, served), "model"});
+  }
+
+  ApiResult<void> parse_messages() {
+    const Json* messages = fields_.find("messages");
+    if (messages == nullptr) return bad_field("messages", "missing");
+    if (!messages->is_array() || messages->empty()) {
+      return bad_field("messages", fmt::format("expected an array of at least one message, got {}",
+                                               messages->is_array() ? "an empty one" : json_type_name(*messages)));
+    }
+    request_.messages.reserve(messages->size());
+    for (std::size_t i = 0; i < messages->size(); ++i) {
+      NMC_TRY(parse_message((*messages)[i], fmt::format("messages[{}]", i)));
+    }
+    return {};
+  }
+
+  ApiResult<void> parse_message(const Json& message, const std::string& path) {
+    if (!message.is_object())
+      return bad_message(path, fmt::format("expected an object, got {}", json_type_name(message)));
+    const JsonFields fields(message, path);
+    std::string role;
+    NMC_TRY(store(fields.string("role"), "messages", role));
+    if (role == "developer") role = "system";
+    if (role != "system" && role != "user" && role != "assistant") {
+      return bad_message(path + ".role",
+                         fmt::format("expected system, developer, user or assistant, got \"{}\"", role));
+    }
+    for (const char* name : {"tool_calls", "function_call"}) {
+      const Json* calls = fields.find(name);
+      if (calls != nullptr && !(calls->is_array() && calls->empty())) {
+        return bad_message(fields.path_of(name), "not supported by this server");
+      }
+    }
+    const Json* content = fields.find("content");
+    if (content == nullptr)
+      return bad_message(path + ".content", "expected a string or an array of text parts, got none");
+    auto text = content_text(*content, path + ".content");
+    if (!text) return ApiFailure(std::move(text).error());
+    request_.messages.push_back({std::move(role), std::move(*text)});
+    return {};
+  }
+
+  // Parts are joined by a line break.
+  static ApiResult<std::string> content_text(const Json& content, const std::string& path) {
+    if (content.is_string()) return content.get<std::string>();
+    if (!content.is_array()) {
+      return bad_message(path,
+                         fmt::format("expected a string or an array of text parts, got {}", json_type_name(content)));
+    }
+    std::string text;
+    for (std::size_t i = 0; i < content.size(); ++i) {
+      const Json& part = content[i];
+      const std::string part_path = fmt::format("{}[{}]", path, i);
+      if (!part.is_object())
+        return bad_message(part_path, fmt::format("expected an object, got {}", json_type_name(part)));
+      const JsonFields fields(part, part_path);
+      std::string type, piece;
+      NMC_TRY(store(fields.string("type"), "messages", type));
+      if (type != "text")
+        return bad_message(part_path, fmt::format("only parts of type \"text\" are supported, got \"{}\"", type));
+      NMC_TRY(store(fields.string("text"), "messages", piece));
+      if (i > 0) text += '\n';
+      text += piece;
+    }
+    return text;
+  }
+
+  static ApiFailure bad_message(const std::string& path, std::string message) {
+    return ApiFailure(ApiError{400, fmt::format("`{}`: {}", path, message), "messages"});
+  }
+
+  ApiResult<void> parse_prompt() {
+    const Json* prompt = fields_.find("prompt");
+    if (prompt == nullptr) return bad_field("prompt", "missing");
+    if (prompt->is_string()) {
+      request_.prompts.emplace_back(prompt->get<std::string>());
+      return {};
+    }
+    if (!prompt->is_array()) {
+      return bad_field("prompt",
+                       fmt::format("expected a string, an array of strings, an array of token ids or an array of "
+                                   "such arrays, got {}",
+                                   json_type_name(*prompt)));
+    }
+    if (prompt->empty()) return bad_field("prompt", "expected at least one token or prompt, got an empty array");
+    if (prompt->front().is_number()) return add_token_ids(*prompt, "prompt");
+    if (prompt->size() > kPromptsMax) {
+      return bad_field("prompt", fmt::format("expected at most {} prompts, got {}", kPromptsMax, prompt->size()));
+    }
+    for (std::size_t i = 0; i < prompt->size(); ++i) {
+      const Json& item = (*prompt)[i];
+      const std::string path = fmt::format("prompt[{}]", i);
+      if (item.is_string() && prompt->front().is_string()) {
+        request_.prompts.emplace_back(item.get<std::string>());
+      } else if (item.is_array() && prompt->front().is_array()) {
+        if (item.empty()) return bad_prompt(path, "expected at least one token id, got an empty array");
+        NMC_TRY(add_token_ids(item, path));
+      } else {
+        return bad_prompt(
+            path, fmt::format("expected strings only or arrays of token ids only, got {}", json_type_name(item)));
+      }
+    }
+    return {};
+  }
+
+  ApiResult<void> add_token_ids(const Json& array, const std::string& path) {
+    std::vector<engine::TokenId> ids;
+    ids.reserve(array.size());
+    for (std::size_t i = 0; i < array.size(); ++i) {
+      const Json& item = array[i];
+#ifndef NMC_PLANT_REQUEST_BODY  // defined only to show that fuzzing would find a missing check
+      if (!item.is_number_unsigned() || item.get<std::uint64_t>() > std::numeric_limits<engine::TokenId>::max()) {
+        return bad_prompt(fmt::format("{}[{}]", path, i),
+                          fmt::format("expected a token id, got {}", json_type_name(item)));
+      }
+#endif
+      ids.push_back(static_cast<engine::TokenId>(item.get_ref<const Json::number_unsigned_t&>()));
+    }
+    request_.prompts.emplace_back(std::move(ids));
+    return {};
+  }
+
+  static ApiFailure bad_prompt(const std::string& path, std::string message) {
+    return ApiFailure(ApiError{400, fmt::format("`{}`: {}", path, message), "prompt"});
+  }
+
+  // The newer name wins; both are checked.
+  ApiResult<void> parse_max_tokens() {
+    for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+      if (request_.endpoint == Endpoint::kCompletions && name == std::string_view("max_completion_tokens")) continue;
+      const Json* value = fields_.find(name);
+      if (value == nullptr) continue;
+      if (!value->is_number_unsigned() || value->get<std::uint64_t>() == 0) {
+        return bad_field(name, fmt::format("expected an integer of at least 1, got {}", describe_json(*value)));
+      }
+      request_.max_tokens = value->get<std::uint64_t>();
+    }
+    return {};
+  }
+
+  ApiResult<void> parse_sampling() {
+    NMC_TRY(store(fields_.number_or("temperature", 0, 2, 1), "temperature", request_.temperature));
+    double top_p = 1;
+    NMC_TRY(store(fields_.number_or("top_p", 0, 1, 1), "top_p", top_p));
+    request_.top_p = static_cast<float>(top_p);
+    if (!(request_.top_p > 0)) return bad_field("top_p", "expected a number above 0 and at most 1, got 0");
+    std::int64_t top_k = 0;
+    NMC_TRY(store(fields_.integer_or("top_k", -1, std::numeric_limits<std::uint32_t>::max(), 0), "top_k", top_k));
+    request_.top_k = top_k < 0 ? 0 : static_cast<std::uint32_t>(top_k);
+    if (fields_.find("seed") != nullptr) {
+      using Limits = std::numeric_limits<std::int64_t>;
+      NMC_TRY(store(fields_.integer("seed", Limits::min(), Limits::max()), "seed", request_.seed.emplace()));
+    }
+    return store(fields_.boolean_or("ignore_eos", false), "ignore_eos", request_.ignore_eos);
+  }
+
+  ApiResult<void> parse_stop() {
+    const Json* stop = fields_.find("stop");
+    if (stop == nullptr) return {};
+    const Json list = stop->is_array() ? *stop : Json::array({*stop});
+    if (list.size() > kStopsMax) {
+      return bad_field("stop", fmt::format("expected at most {} strings, got {}", kStopsMax, list.size()));
+    }
+    for (const Json& item : list) {
+      if (!item.is_string()) {
+        return bad_field("stop", fmt::format("expected a string or an array of strings, got {}{}",
+                                             stop->is_array() ? "one with " : "", json_type_name(item)));
+      }
+      const auto& text = item.get_ref<const std::string&>();
+      if (text.empty() || text.size() > kStopBytesMax) {
+        return bad_field("stop",
+                         fmt::format("expected strings of 1 to {} bytes, got one of {}", kStopBytesMax, text.size()));
+      }
+      request_.stop.push_back(text);
+    }
+    return {};
+  }
+
+  ApiResult<void> parse_streaming() {
+    NMC_TRY(store(fields_.boolean_or("stream", false), "stream", request_.stream));
+    const Json* options = fields_.find("stream_options");
+    if (options == nullptr) return {};
+    if (!options->is_object()) {
+      return bad_field("stream_options", fmt::format("expected an object, got {}", json_type_name(*options)));
+    }
+    if (!request_.stream) return bad_field("stream_options", "only allowed when `stream` is true");
+    const JsonFields fields(*options, "stream_options");
+    NMC_TRY(store(fields.boolean_or("include_usage", false), "stream_options", request_.include_usage));
+    NMC_TRY(store(fields.boolean_or("continuous_usage_stats", false), "stream_options", request_.continuous_usage));
+    // As in vLLM: without include_usage it has no effect.
+    request_.continuous_usage = request_.continuous_usage && request_.include_usage;
+    return {};
+  }
+
+  ApiResult<void> parse_n() {
+    std::int64_t n = 1;
+    NMC_TRY(store(fields_.integer_or("n", 1, std::numeric_limits<std::int64_t>::max(), 1), "n", n));
+    if (n > 1) return bad_field("n", "more than one answer to a prompt is not supported yet; only 1 is accepted");
+    return {};
+  }
+
+  ApiResult<void> parse_cache_salt() {
+    NMC_TRY(store(fields_.string_or("cache_salt", ""), "cache_salt", request_.cache_salt));
+    if (request_.cache_salt.size() <= kCacheSaltBytesMax) return {};
+    return bad_field("cache_salt",
+                     fmt::format("expected at most {} bytes, got {}", kCacheSaltBytesMax, request_.cache_salt.size()));
+  }
+
+  const Json& body_;
+  const JsonFields fields_;
+  CompletionRequest request_;
+};
+
+}  // namespace
+
+ApiResult<CompletionRequest> parse_completion_request(std::string_view body, Endpoint endpoint,
+                                                      std::string_view served_model_name) {
+  auto json = parse_json(body, "request body");
+  if (!json) return ApiFailure(to_api_error(std::move(json).error()));
+  if (!json->is_object()) {
+    return ApiFailure(
+        ApiError{400, fmt::format("request body: expected an object, got {}", json_type_name(*json)), ""});
+  }
+  return RequestParser(*json, endpoint).parse(served_model_name);
+}
+
+}  // namespace nmc::http

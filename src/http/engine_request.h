@@ -1,0 +1,32 @@
+// From what a client asked to what the engine computes: text and messages become token ids, limits become numbers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+#include "http/completion_request.h"
+#include "http/status.h"
+#include "model/model.h"
+
+namespace nmc::http {
+
+struct EngineLimits {
+  std::size_t context = 0;        // prompt and answer together, at least 2
+  std::optional<Nanos> deadline;  // of the requests
+};
+
+// What a plain completion generates when it doesn't say how much; a chat goes on to the end of the context.
+inline constexpr std::size_t kDefaultMaxTokens = 16;
+
+// One engine request for each prompt, in order, named `id`-0, `id`-1, ... A max_tokens beyond the context is cut to
+// what fits. `random_seed` is for requests without a seed of their own; prompts of one request differ in theirs. Errors
+// name the field.
+ApiResult<std::vector<engine::GenerateRequest>> make_engine_requests(const CompletionRequest& request,
+                                                                     const std::string& id, const model::Model& model,
+                                                                     const EngineLimits& limits,
+                                                                     std::uint64_t random_seed);
+
+}  // namespace nmc::http

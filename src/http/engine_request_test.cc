@@ -1,0 +1,113 @@
+#include "http/engine_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/byte_tokenizer.h"
+
+namespace nmc::http {
+namespace {
+
+using model::ByteTokenizer;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Ids = std::vector<engine::TokenId>;
+
+class EngineRequestTest : public ::testing::Test {
+ protected:
+  EngineRequestTest() {
+    model_.tokenizer = std::make_unique<ByteTokenizer>();
+    model_.chat_template = model::make_byte_chat_template();
+    model_.config.vocab = ByteTokenizer::kVocabSize;
+  }
+  ApiResult<std::vector<engine::GenerateRequest>> make(std::string_view body,
+                                                       Endpoint endpoint = Endpoint::kCompletions) {
+    auto request = parse_completion_request(body, endpoint, "m");
+    EXPECT_TRUE(request) << request.error().message;
+    return make_engine_requests(*request, "id", model_, {.context = 32, .deadline = Nanos(77)}, 5);
+  }
+
+  model::Model model_;
+};
+
+TEST_F(EngineRequestTest, PromptsBecomeOneRequestEach) {
+  const auto made =
+      make(R"({"prompt":["ab","c"],"temperature":0.5,"top_k":3,"seed":9,"cache_salt":"s","ignore_eos":true})");
+  ASSERT_TRUE(made);
+  ASSERT_EQ(made->size(), 2u);
+  EXPECT_THAT((*made)[0].prompt, ElementsAre('a', 'b'));
+  EXPECT_THAT((*made)[1].prompt, ElementsAre('c'));
+  EXPECT_EQ((*made)[0].id, "id-0");
+  EXPECT_EQ((*made)[1].id, "id-1");
+  for (const engine::GenerateRequest& one : *made) {
+    EXPECT_EQ(one.max_tokens, kDefaultMaxTokens);
+    EXPECT_EQ(one.sampling.temperature, 0.5f);
+    EXPECT_EQ(one.sampling.top_k, 3u);
+    EXPECT_EQ(one.sampling.seed, 9u);
+    EXPECT_EQ(one.cache_salt, "s");
+    EXPECT_EQ(one.deadline, Nanos(77));
+    EXPECT_TRUE(one.ignore_eos);
+  }
+}
+
+TEST_F(EngineRequestTest, WithoutASeedPromptsDrawDifferently) {
+  const auto made = make(R"({"prompt":["a","a"]})");
+  EXPECT_NE((*made)[0].sampling.seed, (*made)[1].sampling.seed);
+}
+
+TEST_F(EngineRequestTest, MaxTokensIsCutToTheContext) {
+  EXPECT_EQ((*make(R"({"prompt":"abcd","max_tokens":1000000000})"))[0].max_tokens, 28u);
+  EXPECT_EQ((*make(R"({"prompt":"abcd","max_tokens":28})"))[0].max_tokens, 28u);
+  EXPECT_EQ((*make(R"({"prompt":"abcd","max_tokens":27})"))[0].max_tokens, 27u);
+  EXPECT_EQ((*make(R"({"prompt":"abcdefghijklmnopqrst"})"))[0].max_tokens, 12u);  // the default as well
+}
+
+TEST_F(EngineRequestTest, AChatGoesOnToTheEndOfTheContext) {
+  const auto made = make(R"({"messages":[{"role":"user","content":"ab"}]})", Endpoint::kChat);
+  ASSERT_TRUE(made);
+  EXPECT_THAT((*made)[0].prompt, ElementsAre(ByteTokenizer::kBos, ByteTokenizer::kUser, 'a', 'b', ByteTokenizer::kEnd,
+                                             ByteTokenizer::kAssistant));
+  EXPECT_EQ((*made)[0].max_tokens, 26u);
+}
+
+TEST_F(EngineRequestTest, TooLongPromptsNameBothLengths) {
+  EXPECT_TRUE(make(fmt::format(R"({{"prompt":"{}"}})", std::string(31, 'a'))));
+  const auto made = make(fmt::format(R"({{"prompt":"{}"}})", std::string(32, 'a')));
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().status, 400);
+  EXPECT_EQ(made.error().param, "prompt");
+  EXPECT_THAT(made.error().message, AllOf(HasSubstr("has 32 tokens"), HasSubstr("context holds 32")));
+  const auto chat =
+      make(fmt::format(R"({{"messages":[{{"role":"user","content":"{}"}}]}})", std::string(40, 'a')), Endpoint::kChat);
+  ASSERT_FALSE(chat);
+  EXPECT_EQ(chat.error().param, "messages");
+}
+
+TEST_F(EngineRequestTest, RefusesEmptyPromptsAndUnknownIds) {
+  const auto empty = make(R"({"prompt":["a",""]})");
+  ASSERT_FALSE(empty);
+  EXPECT_EQ(empty.error().status, 400);
+  const auto unknown = make(R"({"prompt":[1,263]})");
+  ASSERT_FALSE(unknown);
+  EXPECT_THAT(unknown.error().message, HasSubstr("token id 263 is not in the vocabulary of 263"));
+}
+
+// A template this build can't render leaves plain completions alone.
+TEST_F(EngineRequestTest, TemplatesThatAreNotUnderstoodAreNamed) {
+  class Unknown final : public model::ChatTemplate {
+    Result<Ids> render(const model::Tokenizer&, std::span<const model::ChatMessage>,
+                       model::ChatOptions) const override {
+      return unsupported("chat_template of /x/tokenizer_config.json is not understood");
+    }
+  };
+  model_.chat_template = std::make_unique<Unknown>();
+  const auto made = make(R"({"messages":[{"role":"user","content":"ab"}]})", Endpoint::kChat);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().status, 400);
+  EXPECT_THAT(made.error().message, HasSubstr("tokenizer_config.json"));
+  EXPECT_TRUE(make(R"({"prompt":"a"})"));
+}
+
+}  // namespace
+}  // namespace nmc::http

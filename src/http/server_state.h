@@ -1,0 +1,43 @@
+// What the server's endpoints share.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/runtime.h"
+#include "http/latencies.h"
+#include "http/server.h"
+#include "model/model.h"
+#include "store/store.h"
+
+namespace nmc::http {
+
+// Kept alive by the server and by every request in the engine; the borrowed parts outlive both. Thread-safe.
+struct ServerState {
+  ServerState(ServerOptions server_options, const model::Model& served, engine::Runtime& engine_runtime,
+              const store::Store* block_store);
+
+  const ServerOptions options;
+  const model::Model& model;
+  engine::Runtime& runtime;
+  const store::Store* const store;  // may be nullptr
+  const std::size_t context;        // tokens of a prompt and its answer that fit both model and block pool
+  const std::vector<engine::TokenId> eos_ids;
+  const std::int64_t created;  // unix time
+
+  Latencies latencies;
+  std::atomic<bool> draining{false};
+  std::atomic<std::uint64_t> ended_by_stop_string{0};  // finished for the client, cancelled for the runtime
+
+  const Clock& clock() const { return *runtime.options().clock; }
+  // Another each time.
+  std::uint64_t draw();
+
+ private:
+  const std::uint64_t draw_key_;
+  std::atomic<std::uint64_t> draws_{0};
+};
+
+}  // namespace nmc::http

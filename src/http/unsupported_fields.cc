@@ -1,0 +1,126 @@
+#include "http/unsupported_fields.h"
+
+#include <nlohmann/json.hpp>
+
+namespace nmc::http {
+namespace {
+
+// What a field may say without asking for anything.
+enum class Harmless {
+  kFalse,     // false
+  kTrue,      // true
+  kZero,      // the number 0
+  kOne,       // the number 1
+  kEmpty,     // "", [] or {}
+  kAuto,      // "none" or "auto"
+  kTextType,  // {"type": "text"}
+  kTextOnly,  // ["text"]
+  kNothing,   // null only
+};
+
+struct Field {
+  const char* name;
+  Harmless harmless;
+};
+
+constexpr Field kCommonFields[] = {
+    {"best_of", Harmless::kOne},
+    {"frequency_penalty", Harmless::kZero},
+    {"presence_penalty", Harmless::kZero},
+    {"repetition_penalty", Harmless::kOne},
+    {"length_penalty", Harmless::kOne},
+    {"min_p", Harmless::kZero},
+    {"min_tokens", Harmless::kZero},
+    {"logit_bias", Harmless::kEmpty},
+    {"stop_token_ids", Harmless::kEmpty},
+    {"bad_words", Harmless::kEmpty},
+    {"allowed_token_ids", Harmless::kNothing},
+    {"include_stop_str_in_output", Harmless::kFalse},
+    {"skip_special_tokens", Harmless::kTrue},
+    {"use_beam_search", Harmless::kFalse},
+    {"prompt_logprobs", Harmless::kNothing},
+    {"truncate_prompt_tokens", Harmless::kNothing},
+    {"return_token_ids", Harmless::kFalse},
+    {"response_format", Harmless::kTextType},
+    {"structured_outputs", Harmless::kNothing},
+    {"guided_json", Harmless::kNothing},
+    {"guided_regex", Harmless::kNothing},
+    {"guided_choice", Harmless::kNothing},
+    {"guided_grammar", Harmless::kNothing},
+    {"kv_transfer_params", Harmless::kNothing},
+    {"echo", Harmless::kFalse},
+};
+constexpr Field kChatFields[] = {
+    {"logprobs", Harmless::kFalse},
+    {"top_logprobs", Harmless::kZero},
+    {"tools", Harmless::kEmpty},
+    {"tool_choice", Harmless::kAuto},
+    {"functions", Harmless::kEmpty},
+    {"function_call", Harmless::kAuto},
+    {"modalities", Harmless::kTextOnly},
+    {"audio", Harmless::kNothing},
+    {"add_generation_prompt", Harmless::kTrue},
+    {"continue_final_message", Harmless::kFalse},
+    {"add_special_tokens", Harmless::kFalse},
+    {"chat_template", Harmless::kNothing},
+    {"chat_template_kwargs", Harmless::kEmpty},
+    {"documents", Harmless::kEmpty},
+};
+constexpr Field kCompletionsFields[] = {
+    {"logprobs", Harmless::kNothing},  // 0 asks for those of the chosen tokens
+    {"suffix", Harmless::kEmpty},
+    {"add_special_tokens", Harmless::kTrue},
+};
+
+bool asks_for_nothing(const Json& value, Harmless harmless) {
+  switch (harmless) {
+    case Harmless::kFalse: return value.is_boolean() && !value.get<bool>();
+    case Harmless::kTrue: return value.is_boolean() && value.get<bool>();
+    case Harmless::kZero: return value.is_number() && value.get<double>() == 0;
+    case Harmless::kOne: return value.is_number() && value.get<double>() == 1;
+    case Harmless::kEmpty:
+      return value.is_string() ? value.get_ref<const std::string&>().empty() : value.is_structured() && value.empty();
+    case Harmless::kAuto: return value == "none" || value == "auto";
+    case Harmless::kTextType:
+      return value.is_object() && value.size() == 1 && value.contains("type") && value["type"] == "text";
+    case Harmless::kTextOnly: return value == Json::array({"text"});
+    case Harmless::kNothing: return false;
+  }
+  return false;
+}
+
+const char* harmless_text(Harmless harmless) {
+  switch (harmless) {
+    case Harmless::kFalse: return "false";
+    case Harmless::kTrue: return "true";
+    case Harmless::kZero: return "0";
+    case Harmless::kOne: return "1";
+    case Harmless::kEmpty: return "an empty value";
+    case Harmless::kAuto: return "\"none\" or \"auto\"";
+    case Harmless::kTextType: return "{\"type\": \"text\"}";
+    case Harmless::kTextOnly: return "[\"text\"]";
+    case Harmless::kNothing: return "null";
+  }
+  return "null";
+}
+
+template <std::size_t kCount>
+ApiResult<void> refuse(const JsonFields& fields, const Field (&list)[kCount]) {
+  for (const Field& field : list) {
+    const Json* value = fields.find(field.name);
+    if (value == nullptr || asks_for_nothing(*value, field.harmless)) continue;
+    return bad_field(field.name,
+                     fmt::format("not supported by this server; only {} is accepted", harmless_text(field.harmless)));
+  }
+  return {};
+}
+
+}  // namespace
+
+ApiResult<void> refuse_unsupported_fields(const Json& body, Endpoint endpoint) {
+  const JsonFields fields(body);
+  if (auto common = refuse(fields, kCommonFields); !common) return common;
+  return endpoint == Endpoint::kChat ? refuse(fields, kChatFields) : refuse(fields, kCompletionsFields);
+}
+
+}  // namespace nmc::http

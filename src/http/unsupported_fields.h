@@ -1,0 +1,14 @@
+// Fields of the OpenAI API (and of its common extensions) that would change the answer and that this server doesn't do.
+#pragma once
+
+#include "base/json.h"
+#include "http/completion_request.h"
+#include "http/status.h"
+
+namespace nmc::http {
+
+// An error for the first such field that asks for something; a field that is absent, null, or asks for what happens
+// anyway passes.
+ApiResult<void> refuse_unsupported_fields(const Json& body, Endpoint endpoint);
+
+}  // namespace nmc::http
