@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "model/checkpoint.h"
@@ -91,64 +92,68 @@ TEST(ConfigTest, DigestTextTellsShapesApartAndIgnoresTheRest) {
 struct BadConfig {
   const char* patch;
   ErrorCode code;
-  std::vector<std::string> expected;
+  std::array<const char*, 3> expected;
+};
+
+constexpr BadConfig kBadConfigs[] = {
+    {R"({"model_type": "mamba"})", ErrorCode::kUnsupported, {"model_type", "mamba", "llama"}},
+    {R"({"model_type": null})", ErrorCode::kInvalidArgument, {"model_type", "missing"}},
+    {R"({"model_type": 7})", ErrorCode::kInvalidArgument, {"model_type", "string", "7"}},
+    {R"({"architectures": ["LlamaForSequenceClassification"]})", ErrorCode::kUnsupported,
+     {"architectures", "LlamaForCausalLM", "Sequence"}},
+    {R"({"architectures": []})", ErrorCode::kUnsupported, {"architectures"}},
+    {R"({"hidden_act": "gelu"})", ErrorCode::kUnsupported, {"hidden_act", "silu", "gelu"}},
+    {R"({"attention_bias": true})", ErrorCode::kUnsupported, {"attention_bias", "false", "true"}},
+    {R"({"attention_bias": "no"})", ErrorCode::kInvalidArgument, {"attention_bias", "true or false"}},
+    {R"({"mlp_bias": true})", ErrorCode::kUnsupported, {"mlp_bias"}},
+    {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8}})", ErrorCode::kUnsupported,
+     {"rope_scaling.rope_type", "default", "llama3"}},
+    {R"({"rope_scaling": {"type": "linear"}})", ErrorCode::kUnsupported, {"rope_scaling.type", "linear"}},
+    {R"({"rope_scaling": 2})", ErrorCode::kInvalidArgument, {"rope_scaling", "2"}},
+    {R"({"rope_parameters": {"rope_type": "yarn"}})", ErrorCode::kUnsupported, {"rope_parameters.rope_type", "yarn"}},
+    {R"({"sliding_window": 4096})", ErrorCode::kUnsupported, {"sliding_window", "4096"}},
+    {R"({"quantization_config": {"bits": 4}})", ErrorCode::kUnsupported, {"quantization_config"}},
+    {R"({"partial_rotary_factor": 0.5})", ErrorCode::kUnsupported, {"partial_rotary_factor", "0.5"}},
+    {R"({"num_key_value_heads": 3})", ErrorCode::kInvalidArgument, {"num_key_value_heads", "divisor", "3"}},
+    {R"({"num_key_value_heads": 8})", ErrorCode::kInvalidArgument, {"num_key_value_heads", "divisor", "8"}},
+    {R"({"num_attention_heads": 3, "num_key_value_heads": 3})", ErrorCode::kInvalidArgument,
+     {"num_attention_heads", "hidden_size", "3"}},
+    {R"({"head_dim": 3})", ErrorCode::kInvalidArgument, {"head_dim", "even", "3"}},
+    {R"({"head_dim": 4096})", ErrorCode::kInvalidArgument, {"head_dim", "4096"}},
+    {R"({"num_hidden_layers": 0})", ErrorCode::kInvalidArgument, {"num_hidden_layers", "0"}},
+    {R"({"num_hidden_layers": -2})", ErrorCode::kInvalidArgument, {"num_hidden_layers", "-2"}},
+    {R"({"num_hidden_layers": 1.5})", ErrorCode::kInvalidArgument, {"num_hidden_layers", "1.5"}},
+    {R"({"hidden_size": "8"})", ErrorCode::kInvalidArgument, {"hidden_size", "\"8\""}},
+    {R"({"hidden_size": null})", ErrorCode::kInvalidArgument, {"hidden_size", "missing"}},
+    {R"({"hidden_size": 18446744073709551615})", ErrorCode::kInvalidArgument,
+     {"hidden_size", "18446744073709551615"}},
+    {R"({"vocab_size": 4294967296})", ErrorCode::kInvalidArgument, {"vocab_size"}},
+    {R"({"intermediate_size": 0})", ErrorCode::kInvalidArgument, {"intermediate_size"}},
+    {R"({"max_position_embeddings": 0})", ErrorCode::kInvalidArgument, {"max_position_embeddings"}},
+    {R"({"num_attention_heads": 4096, "num_key_value_heads": 1, "head_dim": 1024})", ErrorCode::kInvalidArgument,
+     {"num_attention_heads", "head_dim", "1024"}},
+    {R"({"hidden_size": 1048576, "intermediate_size": 1048576, "num_hidden_layers": 1024, "vocab_size": 16777216,
+         "num_attention_heads": 1024, "num_key_value_heads": 1024})", ErrorCode::kInvalidArgument, {"parameters"}},
+    {R"({"rms_norm_eps": 0})", ErrorCode::kInvalidArgument, {"rms_norm_eps", "0"}},
+    {R"({"rms_norm_eps": "1e-5"})", ErrorCode::kInvalidArgument, {"rms_norm_eps"}},
+    {R"({"rope_theta": -1})", ErrorCode::kInvalidArgument, {"rope_theta", "-1"}},
+    {R"({"eos_token_id": 32})", ErrorCode::kInvalidArgument, {"eos_token_id", "32"}},
+    {R"({"eos_token_id": [2, -1]})", ErrorCode::kInvalidArgument, {"eos_token_id", "-1"}},
+    {R"({"bos_token_id": "1"})", ErrorCode::kInvalidArgument, {"bos_token_id"}},
+    {R"({"tie_word_embeddings": 1})", ErrorCode::kInvalidArgument, {"tie_word_embeddings"}},
 };
 
 TEST(ConfigTest, RefusesWhatItDoesNotDoNamingFieldValueAndExpectation) {
-  const std::vector<BadConfig> cases = {
-      {R"({"model_type": "mamba"})", ErrorCode::kUnsupported, {"model_type", "mamba", "llama"}},
-      {R"({"model_type": null})", ErrorCode::kInvalidArgument, {"model_type", "missing"}},
-      {R"({"model_type": 7})", ErrorCode::kInvalidArgument, {"model_type", "string", "7"}},
-      {R"({"architectures": ["LlamaForSequenceClassification"]})", ErrorCode::kUnsupported,
-       {"architectures", "LlamaForCausalLM", "Sequence"}},
-      {R"({"architectures": []})", ErrorCode::kUnsupported, {"architectures"}},
-      {R"({"hidden_act": "gelu"})", ErrorCode::kUnsupported, {"hidden_act", "silu", "gelu"}},
-      {R"({"attention_bias": true})", ErrorCode::kUnsupported, {"attention_bias", "false", "true"}},
-      {R"({"attention_bias": "no"})", ErrorCode::kInvalidArgument, {"attention_bias", "true or false"}},
-      {R"({"mlp_bias": true})", ErrorCode::kUnsupported, {"mlp_bias"}},
-      {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8}})", ErrorCode::kUnsupported,
-       {"rope_scaling.rope_type", "default", "llama3"}},
-      {R"({"rope_scaling": {"type": "linear"}})", ErrorCode::kUnsupported, {"rope_scaling.type", "linear"}},
-      {R"({"rope_scaling": 2})", ErrorCode::kInvalidArgument, {"rope_scaling", "2"}},
-      {R"({"rope_parameters": {"rope_type": "yarn"}})", ErrorCode::kUnsupported, {"rope_parameters.rope_type", "yarn"}},
-      {R"({"sliding_window": 4096})", ErrorCode::kUnsupported, {"sliding_window", "4096"}},
-      {R"({"quantization_config": {"bits": 4}})", ErrorCode::kUnsupported, {"quantization_config"}},
-      {R"({"partial_rotary_factor": 0.5})", ErrorCode::kUnsupported, {"partial_rotary_factor", "0.5"}},
-      {R"({"num_key_value_heads": 3})", ErrorCode::kInvalidArgument, {"num_key_value_heads", "divisor", "3"}},
-      {R"({"num_key_value_heads": 8})", ErrorCode::kInvalidArgument, {"num_key_value_heads", "divisor", "8"}},
-      {R"({"num_attention_heads": 3, "num_key_value_heads": 3})", ErrorCode::kInvalidArgument,
-       {"num_attention_heads", "hidden_size", "3"}},
-      {R"({"head_dim": 3})", ErrorCode::kInvalidArgument, {"head_dim", "even", "3"}},
-      {R"({"head_dim": 4096})", ErrorCode::kInvalidArgument, {"head_dim", "4096"}},
-      {R"({"num_hidden_layers": 0})", ErrorCode::kInvalidArgument, {"num_hidden_layers", "0"}},
-      {R"({"num_hidden_layers": -2})", ErrorCode::kInvalidArgument, {"num_hidden_layers", "-2"}},
-      {R"({"num_hidden_layers": 1.5})", ErrorCode::kInvalidArgument, {"num_hidden_layers", "1.5"}},
-      {R"({"hidden_size": "8"})", ErrorCode::kInvalidArgument, {"hidden_size", "\"8\""}},
-      {R"({"hidden_size": null})", ErrorCode::kInvalidArgument, {"hidden_size", "missing"}},
-      {R"({"hidden_size": 18446744073709551615})", ErrorCode::kInvalidArgument,
-       {"hidden_size", "18446744073709551615"}},
-      {R"({"vocab_size": 4294967296})", ErrorCode::kInvalidArgument, {"vocab_size"}},
-      {R"({"intermediate_size": 0})", ErrorCode::kInvalidArgument, {"intermediate_size"}},
-      {R"({"max_position_embeddings": 0})", ErrorCode::kInvalidArgument, {"max_position_embeddings"}},
-      {R"({"num_attention_heads": 4096, "num_key_value_heads": 1, "head_dim": 1024})", ErrorCode::kInvalidArgument,
-       {"num_attention_heads", "head_dim", "1024"}},
-      {R"({"hidden_size": 1048576, "intermediate_size": 1048576, "num_hidden_layers": 1024, "vocab_size": 16777216,
-           "num_attention_heads": 1024, "num_key_value_heads": 1024})", ErrorCode::kInvalidArgument, {"parameters"}},
-      {R"({"rms_norm_eps": 0})", ErrorCode::kInvalidArgument, {"rms_norm_eps", "0"}},
-      {R"({"rms_norm_eps": "1e-5"})", ErrorCode::kInvalidArgument, {"rms_norm_eps"}},
-      {R"({"rope_theta": -1})", ErrorCode::kInvalidArgument, {"rope_theta", "-1"}},
-      {R"({"eos_token_id": 32})", ErrorCode::kInvalidArgument, {"eos_token_id", "32"}},
-      {R"({"eos_token_id": [2, -1]})", ErrorCode::kInvalidArgument, {"eos_token_id", "-1"}},
-      {R"({"bos_token_id": "1"})", ErrorCode::kInvalidArgument, {"bos_token_id"}},
-      {R"({"tie_word_embeddings": 1})", ErrorCode::kInvalidArgument, {"tie_word_embeddings"}},
-  };
-  for (const BadConfig& bad : cases) {
+  for (const BadConfig& bad : kBadConfigs) {
     SCOPED_TRACE(bad.patch);
     const auto config = parse(small_with(bad.patch));
     ASSERT_FALSE(config);
     EXPECT_EQ(config.error().code, bad.code);
     EXPECT_THAT(config.error().message, HasSubstr("dir/config.json"));
-    for (const std::string& part : bad.expected) EXPECT_THAT(config.error().message, HasSubstr(part));
+    for (const char* part : bad.expected) {
+      if (part == nullptr) continue;
+      EXPECT_THAT(config.error().message, HasSubstr(part));
+    }
   }
 }
 

@@ -110,7 +110,9 @@ Result<MergePair> read_merge(const Json& merge) {
 
 Result<TokenId> merge_id(const TokenizerFile& file, const std::string& text) {
   const auto it = file.ids.find(text);
+#ifndef NMC_PLANT_TOKENIZER  // a deliberate mistake, to see that fuzzing finds it
   if (it == file.ids.end()) return corrupt("{} isn't in the vocabulary", printable(text));
+#endif
   return it->second;
 }
 
