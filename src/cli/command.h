@@ -1,0 +1,34 @@
+// A command is data (its words and its settings) and one function that does the work. Parsing, help, configuration, error
+// lines and exit codes are the same for all (program.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/setting.h"
+#include "cli/settings.h"
+
+namespace nmc::cli {
+
+struct Command {
+  std::string name;              // "demo"; also run as nano-mooncake-demo
+  std::string summary;           // one line for the list of commands
+  std::string purpose;           // what --help says first; paragraphs separated by an empty line
+  std::vector<Setting> settings;
+  std::vector<int> exit_codes;   // those it can end with
+  std::string example;           // one command line
+
+  // Does the work; the exit code, or the error that becomes one line and a code (exit_code.h).
+  Result<int> (*run)(const Settings& settings) = nullptr;
+};
+
+Command demo_command();
+Command api_command();
+Command config_command();
+Command bench_engine_command();
+
+// In the order of the list that `nano-mooncake --help` prints.
+std::vector<Command> all_commands();
+
+}  // namespace nmc::cli

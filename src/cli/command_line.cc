@@ -1,0 +1,83 @@
+#include "cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+
+#include "cli/nearest.h"
+
+namespace nmc::cli {
+namespace {
+
+const std::string kConfig = "config";
+const std::string kHelp = "help";
+const std::string kVersion = "version";
+
+std::vector<const Setting*> flag_settings(const Command& command) {
+  std::vector<const Setting*> flags;
+  for (const Setting& setting : command.settings) {
+    if (setting.source != Source::kFileOrVariable) flags.push_back(&setting);
+  }
+  return flags;
+}
+
+std::vector<std::string> flag_names(const Command& command) {
+  std::vector<std::string> names = {kConfig, kHelp, kVersion};
+  for (const Setting* setting : flag_settings(command)) names.push_back(setting->name);
+  return names;
+}
+
+Failure unknown_word(const Command& command, const std::string& word) {
+  if (!word.starts_with('-') || word == "-") return invalid_argument("unexpected \"{}\", expected flags only", word);
+  const std::string flag = word.substr(0, word.find('='));
+  const std::string name = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+  for (const Setting& setting : command.settings) {
+    if (setting.name == name) return invalid_argument("{}: not a flag of this command, {} sets it", flag, variable_name(setting));
+  }
+  const std::string advice = did_you_mean(name, flag_names(command), "--");
+  return invalid_argument("{}: unknown flag{}", flag, advice.empty() ? "; --help lists the flags" : advice);
+}
+
+}  // namespace
+
+Result<CommandLine> parse_command_line(const Command& command, std::span<const std::string> arguments) {
+  CLI::App app;
+  app.set_help_flag("");
+  app.allow_extras();
+  CommandLine line;
+  app.add_flag("-h,--help", line.help);
+  app.add_flag("--version", line.version);
+  std::map<std::string, std::vector<std::string>> given;
+  std::map<std::string, CLI::Option*> switches;
+  const auto add_value = [&](const std::string& name) {
+    app.add_option("--" + name, given[name])->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  };
+  add_value(kConfig);
+  for (const Setting* setting : flag_settings(command)) {
+    if (setting->kind == Kind::kSwitch) switches[setting->name] = app.add_flag("--" + setting->name);
+    else add_value(setting->name);
+  }
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // what CLI11 wants
+  try {
+    app.parse(reversed);
+  } catch (const CLI::ArgumentMismatch& error) {  // "--flag: ..."
+    const std::string_view message = error.what();
+    return invalid_argument("{}: expected a value after the flag", message.substr(0, message.find(':')));
+  } catch (const CLI::ParseError& error) {
+    return invalid_argument("{}", error.what());
+  }
+  if (line.help || line.version) return line;
+  if (const std::vector<std::string> rest = app.remaining(); !rest.empty()) return unknown_word(command, rest.front());
+  for (auto& [name, values] : given) {
+    if (values.size() > 1) return invalid_argument("--{}: given {} times, expected once", name, values.size());
+    if (values.empty()) continue;
+    if (name == kConfig) line.config = values.front();
+    else line.flags[name] = values.front();
+  }
+  for (const auto& [name, option] : switches) {
+    if (option->count() > 0) line.flags[name] = option->results().back();  // "true" unless it said =something
+  }
+  return line;
+}
+
+}  // namespace nmc::cli

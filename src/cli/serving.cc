@@ -1,0 +1,94 @@
+#include "cli/serving.h"
+
+#include <fmt/core.h>
+
+#include "base/check.h"
+#include "cli/setting.h"
+#include "kernels/kernels.h"
+
+namespace nmc::cli {
+namespace {
+
+// The enumerator whose name was chosen; `name_of` is the engine's own list of names.
+template <typename Enum>
+Result<Enum> choice(const Settings& settings, std::string_view name, const char* (*name_of)(Enum),
+                    std::initializer_list<Enum> values) {
+  for (const Enum value : values) {
+    if (settings.text(name) == name_of(value)) return value;
+  }
+  return unsupported("{}: {} is not supported by this version", settings.where(name), settings.text(name));
+}
+
+store::StoreOptions store_options_of(const Settings& settings, std::size_t block_bytes) {
+  store::StoreOptions options;
+  options.dram_bytes = settings.bytes("dram-bytes");
+  options.block_bytes = block_bytes;
+  if (settings.has("tail-bytes")) options.tail_bytes = settings.bytes("tail-bytes");
+  options.disk_dir = settings.text_or("disk-dir", "");
+  options.disk_bytes = settings.bytes("disk-bytes");
+  return options;
+}
+
+}  // namespace
+
+int threads_of(const Settings& settings) {
+  const auto threads = static_cast<int>(settings.integer("threads"));
+  return threads == 0 ? available_cpus() : threads;
+}
+
+Dtype dtype_of(const Settings& settings) {
+  const std::optional<Dtype> dtype = parse_dtype(settings.text("dtype"));
+  NMC_ASSERT(dtype.has_value(), "dtype={}", settings.text("dtype"));
+  return *dtype;
+}
+
+Result<engine::RuntimeOptions> runtime_options_of(const Settings& settings) {
+  using engine::Mode;
+  using engine::Reuse;
+  using engine::Transfer;
+  engine::RuntimeOptions options;
+  NMC_ASSIGN_OR_RETURN(options.mode, choice(settings, "mode", engine::mode_name, {Mode::kMonolithic, Mode::kPd}));
+  NMC_ASSIGN_OR_RETURN(options.reuse, choice(settings, "reuse", engine::reuse_name,
+                                             {Reuse::kNone, Reuse::kLocal, Reuse::kGlobal}));
+  NMC_ASSIGN_OR_RETURN(options.transfer, choice(settings, "transfer", engine::transfer_name,
+                                                {Transfer::kDirect, Transfer::kShm, Transfer::kTcp}));
+  options.block_tokens = static_cast<std::uint32_t>(settings.integer("block-tokens"));
+  options.max_queue = settings.count("max-queue");
+  options.max_running = settings.count("max-running");
+  options.max_batch_tokens = settings.count("max-batch-tokens");
+  options.max_context = settings.count("max-context");
+  return options;
+}
+
+Result<Serving> Serving::create(const Settings& settings) {
+  NMC_ASSIGN_OR_RETURN(engine::RuntimeOptions options, runtime_options_of(settings));
+  Serving serving;
+  serving.pool_ = std::make_unique<ThreadPool>(threads_of(settings));
+  NMC_ASSIGN_OR_RETURN(model::Model model, model::load_model(settings.text("model"), dtype_of(settings), *serving.pool_));
+  serving.model_ = std::make_unique<model::Model>(std::move(model));
+  const kv::Namespace ns = serving.model_->kv_namespace(options.block_tokens);
+  NMC_ASSIGN_OR_RETURN(serving.store_, store::Store::create(store_options_of(settings, ns.layout.block_bytes())));
+  options.eos_ids = serving.model_->eos_ids();
+  NMC_ASSIGN_OR_RETURN(serving.runtime_, engine::create_runtime(options, *serving.model_->decoder, ns, *serving.store_,
+                                                                *serving.pool_));
+  return serving;
+}
+
+std::string Serving::description() const {
+  const engine::RuntimeOptions& options = runtime_->options();
+  const model::Decoder& decoder = *model_->decoder;
+  std::string mode = engine::mode_name(options.mode);
+  if (options.mode != engine::Mode::kMonolithic) mode += fmt::format(" ({} hand-over)", engine::transfer_name(options.transfer));
+  std::string disk;
+  if (!store_->options().disk_dir.empty()) {
+    disk = fmt::format(", disk {} in {}", format_bytes(store_->options().disk_bytes), store_->options().disk_dir.string());
+  }
+  return fmt::format("model {} of {:.1f} M parameters, {} in {}; context {} tokens; KV {} in blocks of {} tokens, {} each{}; "
+                     "mode {}, reuse {}; {} threads, {} kernels",
+                     model_->name, static_cast<double>(model_->config.parameters()) / 1e6, format_bytes(decoder.weight_bytes()),
+                     dtype_name(decoder.dtype()), options.max_context, format_bytes(store_->options().dram_bytes),
+                     options.block_tokens, format_bytes(store_->options().block_bytes), disk, mode,
+                     engine::reuse_name(options.reuse), pool_->size(), kernels::instruction_level());
+}
+
+}  // namespace nmc::cli

@@ -1,0 +1,49 @@
+// Everything between settings and a running engine: threads, model, store, runtime, in the order in which they depend on
+// each other.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "cli/settings.h"
+#include "engine/runtime.h"
+#include "model/model.h"
+#include "store/store.h"
+
+namespace nmc::cli {
+
+// Owns its parts; destroying it cancels what runs, writes the rest of the cache to disk and gives the memory back.
+class Serving {
+ public:
+  // Nothing is left behind on failure. The error names what could not be read or had.
+  static Result<Serving> create(const Settings& settings);
+
+  Serving(Serving&&) = default;
+  Serving& operator=(Serving&&) = delete;
+
+  const model::Model& model() const { return *model_; }
+  store::Store& store() { return *store_; }
+  engine::Runtime& runtime() { return *runtime_; }
+  const engine::Runtime& runtime() const { return *runtime_; }
+
+  // What was chosen, in one line: model, size, context, memory, kernels.
+  std::string description() const;
+
+ private:
+  Serving() = default;
+
+  // Declared in the order of need: destroyed last to first.
+  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<model::Model> model_;
+  std::unique_ptr<store::Store> store_;
+  std::unique_ptr<engine::Runtime> runtime_;
+};
+
+// The parts of it that need no model.
+int threads_of(const Settings& settings);
+Dtype dtype_of(const Settings& settings);
+Result<engine::RuntimeOptions> runtime_options_of(const Settings& settings);
+
+}  // namespace nmc::cli

@@ -1,0 +1,26 @@
+// The one table of everything that shapes serving: model, workers, cache, limits, address.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "cli/setting.h"
+
+namespace nmc::cli {
+
+// All of them, in the order in which help and `config` show them.
+std::vector<Setting> serving_settings();
+
+// The same for a command that takes only `flags` of them on its line; the others still come from environment and file, so
+// that one file serves every command.
+std::vector<Setting> serving_settings_for(std::span<const std::string_view> flags);
+
+// Another default for one of `settings`.
+void set_default(std::vector<Setting>& settings, std::string_view name, std::string default_text);
+
+Setting quiet_setting();
+// What every command that prints rows takes: --format, --output, --quiet.
+std::vector<Setting> report_settings();
+
+}  // namespace nmc::cli

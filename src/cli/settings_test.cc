@@ -1,0 +1,102 @@
+#include "cli/settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/serving_settings.h"
+#include "engine/runtime.h"
+#include "store/store.h"
+
+namespace nmc::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class SettingsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto folder = TemporaryFolder::create();
+    ASSERT_TRUE(folder.has_value());
+    folder_.emplace(std::move(*folder));
+  }
+  Path write(std::string_view json) {
+    const Path path = folder_->path() / "conf.json";
+    EXPECT_TRUE(write_file_atomic(path, json).has_value());
+    return path;
+  }
+  Result<Settings> resolve(const Flags& flags, const Environment& environment, const std::optional<Path>& file) {
+    return resolve_settings(serving_settings(), flags, environment, file);
+  }
+  std::string error_of(const Result<Settings>& result) { return result ? "" : result.error().message; }
+
+  std::optional<TemporaryFolder> folder_;
+};
+
+TEST_F(SettingsTest, FlagsWinOverEnvironmentOverFileOverDefaults) {
+  const Path file = write(R"({"port": 1, "max_queue": 2, "max-running": 3})");
+  const auto settings = resolve({{"port", "10"}}, {{"NANO_MOONCAKE_PORT", "20"}, {"NANO_MOONCAKE_MAX_QUEUE", "30"}}, file);
+  ASSERT_TRUE(settings.has_value()) << error_of(settings);
+  EXPECT_EQ(settings->integer("port"), 10);
+  EXPECT_EQ(settings->where("port"), "--port");
+  EXPECT_EQ(settings->integer("max-queue"), 30);
+  EXPECT_EQ(settings->where("max-queue"), "NANO_MOONCAKE_MAX_QUEUE");
+  EXPECT_EQ(settings->integer("max-running"), 3);
+  EXPECT_EQ(settings->where("max-running"), file.string() + ": `max_running`");
+  EXPECT_EQ(settings->text("model"), "tiny");
+  EXPECT_FALSE(settings->has("disk-dir"));
+}
+
+TEST_F(SettingsTest, AWrongValueIsRefusedEvenWhereAFlagOverridesNothing) {
+  EXPECT_THAT(error_of(resolve({}, {{"NANO_MOONCAKE_DTYPE", "fp8"}}, std::nullopt)),
+              HasSubstr("NANO_MOONCAKE_DTYPE: \"fp8\": expected one of bf16, f32"));
+  EXPECT_THAT(error_of(resolve({}, {}, write(R"({"port": "x"})"))), HasSubstr("conf.json: `port`: \"x\": expected"));
+}
+
+TEST_F(SettingsTest, FileFaultsNameFileAndKey) {
+  EXPECT_THAT(error_of(resolve({}, {}, write(R"({"dram_byte": 1})"))),
+              HasSubstr("conf.json: `dram_byte` is not a known setting, did you mean dram_bytes?"));
+  EXPECT_THAT(error_of(resolve({}, {}, write(R"({"port": 1, "port": 2})"))), HasSubstr("duplicate"));
+  EXPECT_THAT(error_of(resolve({}, {}, write(R"({"max_queue": 1, "max-queue": 2})"))), HasSubstr("given twice"));
+  EXPECT_THAT(error_of(resolve({}, {}, write("[1]"))), HasSubstr("expected an object"));
+  EXPECT_THAT(error_of(resolve({}, {}, write("{"))), HasSubstr("conf.json: not valid JSON"));
+  EXPECT_THAT(error_of(resolve({}, {}, folder_->path() / "absent.json")), HasSubstr("absent.json"));
+}
+
+TEST_F(SettingsTest, NullInAFileMeansNotSet) {
+  const auto settings = resolve({}, {}, write(R"({"port": null, "disk_dir": null})"));
+  ASSERT_TRUE(settings.has_value()) << error_of(settings);
+  EXPECT_EQ(settings->integer("port"), 8000);
+  EXPECT_FALSE(settings->has("disk-dir"));
+}
+
+TEST_F(SettingsTest, OneRunsFlagsAreNotReadFromElsewhere) {
+  const std::vector<Setting> own = report_settings();
+  const auto settings = resolve_settings(own, {}, {{"NANO_MOONCAKE_FORMAT", "json"}}, std::nullopt);
+  ASSERT_TRUE(settings.has_value());
+  EXPECT_EQ(settings->text("format"), "table");
+  EXPECT_FALSE(resolve_settings(own, {}, {}, write(R"({"format": "json"})")).has_value());
+}
+
+TEST_F(SettingsTest, VariablesThatNothingReadsAreNamed) {
+  EXPECT_THAT(unknown_variables(serving_settings(), {{"NANO_MOONCAKE_POTR", "1"}, {"NANO_MOONCAKE_FAILPOINTS", ""}}),
+              ElementsAre("NANO_MOONCAKE_POTR is not a known setting, did you mean NANO_MOONCAKE_PORT?"));
+  EXPECT_THAT(unknown_variables(serving_settings(), {{"NANO_MOONCAKE_PORT", "1"}}), IsEmpty());
+}
+
+TEST_F(SettingsTest, DefaultsAreValidAndThoseOfTheParts) {
+  const auto settings = resolve({}, {}, std::nullopt);
+  ASSERT_TRUE(settings.has_value()) << error_of(settings);
+  const engine::RuntimeOptions runtime;
+  const store::StoreOptions store;
+  EXPECT_EQ(settings->count("max-queue"), runtime.max_queue);
+  EXPECT_EQ(settings->count("max-running"), runtime.max_running);
+  EXPECT_EQ(settings->count("max-batch-tokens"), runtime.max_batch_tokens);
+  EXPECT_EQ(settings->count("block-tokens"), runtime.block_tokens);
+  EXPECT_EQ(settings->bytes("dram-bytes"), store.dram_bytes);
+  EXPECT_EQ(settings->bytes("disk-bytes"), store.disk_bytes);
+}
+
+}  // namespace
+}  // namespace nmc::cli
