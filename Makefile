@@ -7,6 +7,9 @@ MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 BIN := build/release/bin
 PYTEST := .venv/bin/python -m pytest
+# Clones of one commit share a compiler cache, where there is one.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
 FUZZ_SECONDS ?= 60
 SOAK_RUNS ?= 20
 REFERENCE ?=
