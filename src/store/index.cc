@@ -14,23 +14,22 @@ constexpr std::uint64_t align_to_page(std::uint64_t bytes) { return (bytes + 409
 // Twice the entries at least, so that probes stay short.
 std::uint32_t slots_for(std::uint32_t entry_count) { return std::bit_ceil(std::max<std::uint32_t>(entry_count, 8) * 2); }
 
-std::uint64_t key_word(std::string_view key, std::size_t index) {
-  std::uint64_t word = 0;
-  const std::size_t at = index * 8;
-  std::memcpy(&word, key.data() + at, std::min<std::size_t>(8, key.size() - at));
-  return word;
-}
-
 }  // namespace
 
 bool entry_may_hold(const IndexEntry& entry, std::string_view key, std::uint64_t hash) {
   if (entry.key_hash.load(std::memory_order_acquire) != hash) return false;
   if (unpack_meta(entry.meta.load(std::memory_order_acquire)).key_bytes != key.size()) return false;
   if (key.size() > kInlineKeyBytes) return true;
-  for (std::size_t i = 0; i * 8 < key.size(); ++i) {
-    if (entry.key[i].load(std::memory_order_acquire) != key_word(key, i)) return false;
+  const std::size_t whole_words = key.size() / 8, rest = key.size() % 8;
+  for (std::size_t i = 0; i < whole_words; ++i) {
+    std::uint64_t word;
+    std::memcpy(&word, key.data() + i * 8, 8);
+    if (entry.key[i].load(std::memory_order_acquire) != word) return false;
   }
-  return true;
+  if (rest == 0) return true;
+  std::uint64_t word = 0;
+  std::memcpy(&word, key.data() + whole_words * 8, rest);
+  return entry.key[whole_words].load(std::memory_order_acquire) == word;
 }
 
 Result<IndexView> IndexView::over(std::span<const std::byte> file) {

@@ -14,25 +14,7 @@ constexpr int kTries = 16;
 
 }  // namespace
 
-Pin::Pin(Pin&& other) noexcept
-    : word_(std::exchange(other.word_, nullptr)),
-      source_(other.source_),
-      generation_(other.generation_),
-      bytes_(std::exchange(other.bytes_, {})) {}
-
-Pin& Pin::operator=(Pin&& other) noexcept {
-  if (this == &other) return *this;
-  if (word_ != nullptr) Pins::unpin(*word_);
-  word_ = std::exchange(other.word_, nullptr);
-  source_ = other.source_;
-  generation_ = other.generation_;
-  bytes_ = std::exchange(other.bytes_, {});
-  return *this;
-}
-
-Pin::~Pin() {
-  if (word_ != nullptr) Pins::unpin(*word_);
-}
+void Pin::unpin() { Pins::unpin(*word_); }
 
 Pin Pin::duplicate() const {
   Pin copy;

@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -49,9 +50,16 @@ struct ClientFiles;       // shared_reader.h
 class Pin {
  public:
   Pin() = default;
-  Pin(Pin&& other) noexcept;
-  Pin& operator=(Pin&& other) noexcept;
-  ~Pin();
+  Pin(Pin&& other) noexcept { take(other); }
+  Pin& operator=(Pin&& other) noexcept {
+    if (this == &other) return *this;
+    if (word_ != nullptr) unpin();
+    take(other);
+    return *this;
+  }
+  ~Pin() {
+    if (word_ != nullptr) unpin();
+  }
 
   explicit operator bool() const { return word_ != nullptr; }
   std::span<const std::byte> bytes() const { return bytes_; }
@@ -63,8 +71,14 @@ class Pin {
 
  private:
   friend class Store;
-
   friend class SharedStoreReader;
+  void unpin();
+  void take(Pin& other) {
+    word_ = std::exchange(other.word_, nullptr);
+    source_ = other.source_;
+    generation_ = other.generation_;
+    bytes_ = std::exchange(other.bytes_, {});
+  }
   std::atomic<std::uint64_t>* word_ = nullptr;  // the object's word in the holder's pin table
   Source source_ = Source::kDram;
   std::uint64_t generation_ = 0;
@@ -88,7 +102,6 @@ class Reservation {
 
  private:
   friend class Store;
-
   Store* store_ = nullptr;
   std::uint32_t entry_ = 0;
   ObjectClass object_class_ = ObjectClass::kObject;
@@ -188,15 +201,14 @@ class Store {
   void drop_client(std::uint32_t client);
 
  private:
-
   friend class Reservation;
   explicit Store(StoreOptions options);
   Result<void> start();
 
   void give_back(const Reservation& reservation);
   struct CommitExtras {
-    std::optional<std::uint64_t> checksum;                   // of the bytes, where the writer has it
-    const std::atomic<bool>* restore_cancelled = nullptr;    // the bytes come from the disk tier
+    std::optional<std::uint64_t> checksum;                 // of the bytes, where the writer has it
+    const std::atomic<bool>* restore_cancelled = nullptr;  // the bytes come from the disk tier
   };
   Result<Pin> commit_as(Reservation& reservation, std::string_view key, const CommitExtras& extras);
   std::optional<Pin> find(std::string_view key);  // lookup() that counts nothing
