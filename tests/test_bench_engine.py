@@ -2,7 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
+
+import pytest
 
 SMALL = ["--batch", "1,3", "--prompt-tokens", "20,70", "--context-tokens", "30", "--decode-steps", "3",
          "--ttft-prompt-tokens", "200", "--repeats", "2", "--threads", "1"]
@@ -48,6 +51,18 @@ def test_warns_when_the_build_is_no_release_build(bin_dir):
     version = subprocess.run([bin_dir / "nano-mooncake", "--version"], capture_output=True, text=True, timeout=60).stdout
     done = bench(bin_dir, *SMALL, "--quiet")
     assert ("build: its figures say nothing" in done.stderr) == (" Release build" not in version)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_exits_130_and_leaves_no_file(bin_dir, tmp_path, number):
+    path = tmp_path / "report.json"
+    process = subprocess.Popen([bin_dir / "nano-mooncake", "bench-engine", "--repeats", "1000", "--output", path],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "machine" in process.stderr.readline()  # it has begun, and 1000 repeats take minutes
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert (process.returncode, output) == (130, "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_sizes_beyond_the_context_exit_2(bin_dir):

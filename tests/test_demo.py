@@ -36,7 +36,7 @@ def test_json_has_the_documented_members_in_order(bin_dir):
     report = demo(bin_dir)
     assert list(report) == ["schema", "model", "mode", "transfer", "runs"]
     assert report["schema"] == "nano-mooncake/demo/v1"
-    assert (report["model"], report["mode"]) == ("tiny", "pd")
+    assert (report["model"], report["mode"], report["transfer"]) == ("tiny", "pd", "shm")
     for one in report["runs"]:
         assert list(one) == ["text", "prompt_tokens", "computed_tokens", "saved_tokens", "cache_source", "ttft_ms",
                              "total_ms"]
@@ -50,6 +50,17 @@ def test_second_run_computes_nothing_and_says_the_same(bin_dir, mode):
     assert (second["computed_tokens"], second["saved_tokens"]) == (0, second["prompt_tokens"])
     assert (first["cache_source"], second["cache_source"]) == ("none", "dram")
     assert first["text"] == second["text"] != ""
+
+
+@pytest.mark.parametrize("transfer, carrier", [("direct", "memory"), ("shm", "shm"), ("tcp", "tcp")])
+def test_every_hand_over_says_the_same_and_tells_what_it_moved(bin_dir, transfer, carrier):
+    rows = list(csv.DictReader(io.StringIO(run(bin_dir, "--transfer", transfer, "--format", "csv").stdout)))
+    for row in rows:
+        assert row["carrier"] == carrier
+        assert (int(row["transfer_bytes"]) > 0) == (transfer != "direct")
+        assert (float(row["encode_ms"]) > 0) == (transfer != "direct")
+    texts = [one["text"] for one in demo(bin_dir, "--transfer", transfer)["runs"]]
+    assert texts == [one["text"] for one in demo(bin_dir, "--mode", "monolithic")["runs"]]
 
 
 @pytest.mark.parametrize("prompt", ["x", "Grüße, 世界 \U0001f30d", "a" * 500])
@@ -82,6 +93,18 @@ def test_next_process_hits_from_disk_though_the_first_was_killed(bin_dir, tmp_pa
     assert (first["computed_tokens"], first["cache_source"]) == (0, "disk")
     assert (second["computed_tokens"], second["cache_source"]) == (0, "dram")
     assert first["text"] == second["text"] == cold["text"]
+
+
+def test_a_disk_folder_of_another_version_is_refused_and_left_alone(bin_dir, tmp_path):
+    disk = tmp_path / "cache"
+    demo(bin_dir, "--disk-dir", disk)
+    mark = disk / "FORMAT"
+    mark.write_bytes(mark.read_bytes().replace(b"version 1", b"version 9"))
+    before = {path.name: path.read_bytes() for path in disk.iterdir() if path.name != "LOCK"}
+    done = run(bin_dir, "--disk-dir", disk, "--quiet")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert str(disk) in done.stderr and "version 9, expected 1" in done.stderr
+    assert before == {path.name: path.read_bytes() for path in disk.iterdir() if path.name != "LOCK"}
 
 
 def test_rows_come_as_csv_and_markdown(bin_dir):

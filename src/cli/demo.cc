@@ -115,6 +115,7 @@ Command demo_command() {
   };
   std::vector<Setting> serving = serving_settings_for(kServingFlags);
   set_default(serving, "mode", "pd");
+  set_default(serving, "transfer", "shm");
   set_default(serving, "dram-bytes", "256MiB");
   for (Setting& setting : serving) command.settings.push_back(std::move(setting));
   for (Setting& setting : report_settings()) command.settings.push_back(std::move(setting));
