@@ -51,8 +51,9 @@ bool holds(const Pin& pin, std::string_view key) {
 
 class SharedReaderTest : public testing::Test {
  protected:
-  void open(std::size_t blocks) {
+  void open(std::size_t blocks, const Clock& clock = real_clock()) {
     StoreOptions options;
+    options.clock = &clock;
     options.dram_bytes = blocks * kBlockBytes;
     options.block_bytes = kBlockBytes;
     options.index_entries = blocks + 8;
@@ -202,14 +203,17 @@ TEST_F(SharedReaderTest, AClientThatKeepsTooMuchDyingMissesUntilItLetsGo) {
 }
 
 TEST_F(SharedReaderTest, AnothersTouchesKeepAnObject) {
-  open(3);
+  ManualClock time;
+  open(3, time);
   for (const char* key : {"a", "b", "c"}) ASSERT_TRUE(commit(key));
-  TouchClock clock(real_clock());
+  time.advance(std::chrono::milliseconds(1));
+  TouchClock clock(time);
   auto reader = SharedStoreReader::open(store_->add_client().value(), clock).value();
   EXPECT_TRUE(reader->lookup("a"));
   ASSERT_TRUE(commit("d"));
   EXPECT_TRUE(store_->lookup("a"));
   EXPECT_FALSE(store_->lookup("b"));
+  store_.reset();  // before its clock
 }
 
 TEST_F(SharedReaderTest, DamagedBytesWithAChecksumAreAMissAndCounted) {
