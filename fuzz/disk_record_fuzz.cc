@@ -1,5 +1,6 @@
 // A log file of the disk tier, as a hostile or failing disk might return it: footer, scan, and each record by itself.
 // With the first byte odd, salts and checksums are mended first, so that fuzzing gets past them to what they protect.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -64,7 +65,7 @@ void require(bool condition) {
 }
 
 bool starts_with(std::span<const std::byte> bytes, std::span<const std::byte> start) {
-  return bytes.size() >= start.size() && std::memcmp(bytes.data(), start.data(), start.size()) == 0;
+  return bytes.size() >= start.size() && std::equal(start.begin(), start.end(), bytes.begin());
 }
 
 // What parses is what the encoder writes for it, bit for bit.

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::uint64_t kMark0 = disk::kPieceBytes, kHead = disk::kFileHeadBytes;
+constexpr std::uint64_t kHead = disk::kFileHeadBytes;
 
 // Three records in a file without a footer; "m" has two items.
 class DamageTest : public DiskLogTest {

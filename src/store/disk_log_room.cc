@@ -23,8 +23,15 @@ using disk::SyncData;
 // One rewriting of a run of files.
 class DiskLog::Impl::Compaction {
  public:
-  Compaction(Impl& log, std::vector<std::shared_ptr<LogFile>> run, bool keep_tombstones)
-      : log_(log), run_(std::move(run)), keep_tombstones_(keep_tombstones) {}
+  // The analysis can't see that compaction.log_ is `log`.
+  static Result<void> of(Impl& log, std::vector<std::shared_ptr<LogFile>> files, bool keep_tombstones)
+      NMC_REQUIRES(log.write_mutex) NMC_NO_THREAD_SAFETY {
+    return Compaction(log, std::move(files), keep_tombstones).run();
+  }
+
+ private:
+  Compaction(Impl& log, std::vector<std::shared_ptr<LogFile>> files, bool keep_tombstones)
+      : log_(log), run_(std::move(files)), keep_tombstones_(keep_tombstones) {}
 
   Result<void> run() NMC_REQUIRES(log_.write_mutex) {
     if (auto hit = failpoint("disklog.compact")) return Failure(*std::move(hit));
@@ -38,7 +45,6 @@ class DiskLog::Impl::Compaction {
     return retire();
   }
 
- private:
   Result<void> copy_all() NMC_REQUIRES(log_.write_mutex) {
     for (const auto& file : run_) {
       NMC_ASSIGN_OR_RETURN(const FileContents contents, file->contents());
@@ -161,7 +167,7 @@ bool DiskLog::Impl::compact_locked() {
       return false;
     }
   }
-  auto done = Compaction(*this, std::move(files), !oldest_alone).run();
+  auto done = Compaction::of(*this, std::move(files), !oldest_alone);
   if (!done) count_error("compaction", done.error());
   return used_locked() < before;
 }
