@@ -101,7 +101,7 @@ Result<MasterCore::Space> MasterCore::reserve(ObjectClass object_class, std::siz
 Result<std::vector<MasterCore::Space>> MasterCore::reserve_blocks(std::size_t count, std::uint32_t client) {
   MutexLock lock(mutex_);
   // Known before anything is evicted: all or none.
-  if (count > 0 && count > blocks_available_locked()) return no_room_locked("blocks", count * options_.block_bytes);
+  if (count > space_.blocks_free() && count > blocks_available_locked()) return no_room_locked("blocks", count * options_.block_bytes);
   NMC_RETURN_IF_ERROR(make_block_room_locked(count));
   std::vector<Space> spaces;
   spaces.reserve(count);

@@ -138,6 +138,14 @@ Pin SharedStoreReader::adopt(std::uint32_t number, std::uint64_t generation) {
 
 void SharedStoreReader::touch(const Pin& pin) { Pins::touch(*pin.word_, pin.generation(), clock_.stamp()); }
 
+std::uint64_t SharedStoreReader::pins_held() const {
+  std::uint64_t held = 0;
+  for (std::uint32_t entry = 0; entry < view_.entry_count(); ++entry) {
+    held += pin_count_of(pins_.word(entry).load(std::memory_order_relaxed));
+  }
+  return held;
+}
+
 void SharedStoreReader::count_lookup(bool hit) {
   PinTableHeader& header = pins_.header();
   (hit ? header.hits : header.misses).fetch_add(1, std::memory_order_relaxed);

@@ -50,6 +50,7 @@ class SharedStoreReader {
   Pin adopt(std::uint32_t entry, std::uint64_t generation);
   void touch(const Pin& pin);
   const PinTable& pins() const { return pins_; }
+  std::uint64_t pins_held() const;
   std::uint64_t damaged_found() const { return damaged_found_.load(std::memory_order_relaxed); }
 
  private:

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/failpoint.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "store/disk_tier.h"
 #include "store/master_core.h"
 #include "store/shared_reader.h"
@@ -36,7 +37,12 @@ Reservation::~Reservation() {
 
 Store::Store(StoreOptions options) : options_(std::move(options)) {}
 
-Store::~Store() = default;  // in reverse order of declaration: the disk tier, which writes its queue, goes first
+Store::~Store() {
+  disk_.reset();  // writes its queue, which has pins
+  if (reader_ == nullptr) return;
+  NMC_REQUIRE(reader_->pins_held() == 0, "{} pins outlive their store", reader_->pins_held());
+  NMC_REQUIRE(stats().reservations == 0, "{} reservations outlive their store", stats().reservations);
+}
 
 Result<std::unique_ptr<Store>> Store::create(StoreOptions options) {
   std::unique_ptr<Store> store(new Store(std::move(options)));
@@ -145,13 +151,15 @@ std::optional<Pin> Store::find(std::string_view key) {
 }
 
 std::optional<Pin> Store::fetch(std::string_view key, ObjectClass object_class, std::size_t bytes) {
-  std::optional<Pin> pin = lookup(key);
-  if (!pin) {
-    std::string why;
-    pin = restore(key, object_class, bytes, &why);
-  }
-  if (pin && bytes != 0 && pin->bytes().size() != bytes) return std::nullopt;
-  return pin;
+  std::optional<Pin> pin = find(key);
+  const bool fits = pin && (bytes == 0 || pin->bytes().size() == bytes);
+  reader_->count_lookup(fits);
+  if (fits) return pin;
+  if (pin) return std::nullopt;
+  std::string why;
+  pin = restore(key, object_class, bytes, &why);
+  if (!why.empty()) log_info("store: not restored: {}", why);
+  return pin && (bytes == 0 || pin->bytes().size() == bytes) ? std::move(pin) : std::nullopt;
 }
 
 std::optional<Pin> Store::restore(std::string_view key, ObjectClass object_class, std::size_t bytes, std::string* why) {
@@ -189,9 +197,11 @@ Run Store::fetch_run(std::span<const std::string> keys) {
   // First all that is in memory: restoring an earlier block must not evict a later one.
   std::vector<std::optional<Pin>> found;
   for (const std::string& key : keys) {
-    std::optional<Pin> pin = lookup(key);
+    std::optional<Pin> pin = find(key);
+    const bool fits = pin && pin->bytes().size() == options_.block_bytes;
+    reader_->count_lookup(fits);
     if (!pin && (disk_ == nullptr || disk_->size_of(key) != options_.block_bytes)) break;
-    if (pin && pin->bytes().size() != options_.block_bytes) {
+    if (pin && !fits) {
       run.stop_reason = fmt::format("{} bytes in memory, expected {}", pin->bytes().size(), options_.block_bytes);
       break;
     }

@@ -275,6 +275,16 @@ TEST_F(StoreTest, TooLargeIsRefusedBeforeAnythingIsEvicted) {
   EXPECT_EQ(get("a"), "ok");
 }
 
+TEST_F(StoreTest, FetchOfAnotherSizeIsAMissAndCountsAsOne) {
+  open(8);
+  ASSERT_TRUE(put(ObjectClass::kObject, "k", 100));
+  EXPECT_FALSE(store_->fetch("k", ObjectClass::kObject, 99));
+  EXPECT_TRUE(store_->fetch("k", ObjectClass::kObject, 100));
+  EXPECT_TRUE(store_->fetch("k", ObjectClass::kObject));
+  EXPECT_EQ(store_->stats().misses, 1u);
+  EXPECT_EQ(store_->stats().hits, 2u);
+}
+
 TEST_F(StoreTest, AFullIndexEvicts) {
   open(64, std::nullopt, 4);
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(put(ObjectClass::kObject, "k" + std::to_string(i), 64));
@@ -312,6 +322,12 @@ TEST_F(StoreTest, OptionsThatCannotWorkAreRefused) {
   options.dram_bytes = 1000;
   options.block_bytes = 1001;
   EXPECT_EQ(Store::create(options).error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(StoreTest, APinThatOutlivesItsStoreStopsTheProcess) {
+  open(1);
+  const Pin pin = commit_block("a");
+  EXPECT_DEATH(store_.reset(), "1 pins outlive their store");
 }
 
 TEST_F(StoreTest, ViewsAreReadOnly) {
