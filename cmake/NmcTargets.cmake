@@ -23,6 +23,7 @@ if(NMC_SANITIZE)
   target_compile_options(nmc_options INTERFACE -fsanitize=${NMC_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)
   target_link_options(nmc_options INTERFACE -fsanitize=${NMC_SANITIZE})
+  target_compile_definitions(nmc_options INTERFACE NMC_SANITIZED=1)
 endif()
 
 set(NMC_SRC_DIR ${CMAKE_SOURCE_DIR}/src)

@@ -89,6 +89,20 @@ TEST(EngineTest, OutputStaysRightWhileTheCacheEvictsAllTheTime) {
   expect_idle(engine);
 }
 
+TEST(EngineTest, PromptsLoseTheirEndsBeforeTheirBeginnings) {
+  Engine::Setup small;
+  small.blocks = 16;
+  small.tail_bytes = 0;
+  Engine engine(small);
+  const std::vector<TokenId> old = random_tokens(10 * 16, 1, engine.vocab());
+  engine.run(old, 1);
+  engine.run(random_tokens(9 * 16, 2, engine.vocab()), 1);  // needs more than what is free
+  Outcome outcome;
+  EXPECT_EQ(engine.run(old, 1, &outcome), engine.plain(old, 1));
+  EXPECT_GE(outcome.metrics.hit_blocks, 5u);
+  EXPECT_LT(outcome.metrics.hit_blocks, 10u);
+}
+
 TEST(EngineTest, OtherWeightsUnderTheSameNameNeverHit) {
   auto folder = TemporaryFolder::create();
   ASSERT_TRUE(folder);

@@ -135,4 +135,13 @@ void PrefixCache::publish_tail(const Sequence& sequence, std::span<const float> 
   if (!pin) log_info("request {}: tail not kept: {}", sequence.request.id, pin.error().message);
 }
 
+void PrefixCache::release(Sequence& sequence) {
+  std::vector<store::Pin> chain;
+  for (std::size_t i = 0; i < sequence.published; ++i) {
+    if (sequence.blocks[i].committed()) chain.push_back(sequence.blocks[i].take_pin());
+  }
+  store_.touch_run(chain);
+  sequence.release_blocks();
+}
+
 }  // namespace nmc::engine

@@ -33,6 +33,10 @@ class PrefixCache {
   // Keeps the end of a finished prompt: the partial block and the logits of its last position. Best effort.
   void publish_tail(const Sequence& sequence, std::span<const float> logits);
 
+  // Gives all blocks of the sequence back. Those it published count as used now, the end of the chain first, so that the
+  // beginning, which more prompts share, stays longest.
+  void release(Sequence& sequence);
+
   const kv::KvLayout& layout() const { return ns_.layout; }
 
  private:

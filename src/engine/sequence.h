@@ -30,6 +30,8 @@ class Block {
   }
   // An own block's memory, for store::Store::commit(), which takes it over only on success.
   store::Reservation&& take_reservation() { return std::move(std::get<store::Reservation>(held_)); }
+  // A committed block's pin. Leaves an empty block behind.
+  store::Pin take_pin() { return std::move(std::get<store::Pin>(held_)); }
 
  private:
   std::variant<store::Pin, store::Reservation> held_;
@@ -72,9 +74,9 @@ struct Sequence {
     addresses.push_back(block.address());
     blocks.push_back(std::move(block));
   }
-  // Gives all blocks back, the end of the chain first, so that its beginning stays longest in the cache.
+  // Gives all blocks back. PrefixCache::release() also notes their use.
   void release_blocks() {
-    while (!blocks.empty()) blocks.pop_back();
+    blocks.clear();
     addresses.clear();
     computed = 0;
     published = 0;

@@ -173,7 +173,7 @@ bool Worker::attach_blocks(Sequence& sequence) {
   if (sequence.blocks.size() >= needed) return true;
   Result<std::vector<store::Reservation>> more = parts_.store->reserve_blocks(needed - sequence.blocks.size());
   if (!more) {
-    sequence.release_blocks();
+    release_blocks(sequence);
     sequence.logits.clear();
     return false;
   }
@@ -236,7 +236,7 @@ void Worker::grow_running() {
 void Worker::preempt_newest() {
   std::unique_ptr<Sequence> newest = std::move(running_.back());
   running_.pop_back();
-  newest->release_blocks();
+  release_blocks(*newest);
   ++newest->metrics.preemptions;
   preemptions_.fetch_add(1, std::memory_order_relaxed);
   running_count_.fetch_sub(1, std::memory_order_relaxed);
@@ -318,8 +318,16 @@ void Worker::retire(Sequences& from, std::size_t index) {
   }
 }
 
+void Worker::release_blocks(Sequence& sequence) {
+  if (parts_.cache != nullptr) {
+    parts_.cache->release(sequence);
+  } else {
+    sequence.release_blocks();
+  }
+}
+
 void Worker::finish(Sequence& sequence, FinishReason reason, std::optional<Error> error) {
-  sequence.release_blocks();
+  release_blocks(sequence);
   sequence.parcel.reset();
   hooks_.on_finished(sequence, reason, std::move(error));
   hooks_.on_blocks_released();

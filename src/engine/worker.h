@@ -83,6 +83,7 @@ class Worker {
   // Samples the token after the last one; true when the sequence is done here (finished, or passed on by its owner).
   bool next_token(Sequence& sequence, std::span<const float> logits);
   void retire(Sequences& from, std::size_t index);
+  void release_blocks(Sequence& sequence);
   void finish(Sequence& sequence, FinishReason reason, std::optional<Error> error = std::nullopt);
   std::size_t blocks_needed(const Sequence& sequence) const;
   std::size_t block_tokens() const { return parts_.options->block_tokens; }

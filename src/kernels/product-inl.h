@@ -20,7 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace nmc::kernels::HWY_NAMESPACE {
 
 // Rows of the largest tile: two accumulators a row, and room for two vectors of columns and a broadcast.
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+// Sanitizers make compiling these slow, and all tiles are one template: their builds get fewer of them.
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || defined(NMC_SANITIZED)
 inline constexpr std::size_t kTileRows = 4;
 inline constexpr std::size_t kDirectRows = 2;
 #elif HWY_CAP_GE512 || HWY_ARCH_ARM
