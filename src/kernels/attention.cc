@@ -69,7 +69,9 @@ class CacheUnit {
   static bool fits(const PagedGeometry& geometry) {
     return geometry.block_tokens % kLanes == 0 && geometry.head_dim % (2 * kLanes) == 0;
   }
-  CacheUnit(const AttentionItem& item, std::size_t unit, std::size_t end) : head_{item}, unit_(unit), end_(end) {}
+  // `sweep`: the caller goes through the heads of a block before the next block.
+  CacheUnit(const AttentionItem& item, std::size_t unit, std::size_t end, bool sweep)
+      : head_{item}, unit_(unit), end_(end), sweep_(sweep) {}
 
   template <std::size_t kRows>
   HWY_INLINE void score(const PackedRows<kRows> queries, std::size_t t, float* scores) const {
@@ -102,9 +104,16 @@ class CacheUnit {
   std::size_t known(std::size_t position, std::size_t instead) const { return position < end_ ? position : instead; }
   std::size_t row_bytes() const { return head_.tokens() * head_.kBytes; }
 
-  // What is wanted soon: a little ahead only, since blocks of one head lie at strides that share few sets of a cache. While one
-  // pair of runs of K is scored, the next pair, and after the last the first two blocks of V.
+  std::size_t head_bytes() const { return head_.dim() * row_bytes(); }
+
+  // What is wanted soon: in a sweep the next head, which follows in memory. Else a little ahead only, since blocks of one head
+  // lie at strides that share few sets of a cache. While one pair of runs of K is scored, the next pair, and after the
+  // last the first two blocks of V.
   FetchTwo after_keys(std::size_t first) const {
+    if (sweep_) {
+      const std::size_t second = known(first + kLanes, first);
+      return {head_.keys(first) + head_bytes(), head_.keys(second) + head_bytes(), row_bytes()};
+    }
     const std::size_t next = first + 2 * kLanes;
     if (next < unit_ + kUnitTokens && next < end_) {
       return {head_.keys(next), head_.keys(known(next + kLanes, next)), row_bytes()};
@@ -114,6 +123,7 @@ class CacheUnit {
   // While a block of V is weighed, the second next, and after the last two the first K of the next unit.
   const std::byte* after_values(std::size_t position) const {
     const std::size_t block = position - position % head_.tokens();
+    if (sweep_) return head_.values(block) + head_bytes();
     const std::size_t next = known(block + 2 * head_.tokens(), block);
     return next < unit_ + kUnitTokens ? head_.values(next) : head_.keys(next);
   }
@@ -122,6 +132,7 @@ class CacheUnit {
   PagedHead<kType> head_;
   std::size_t unit_;
   std::size_t end_;
+  bool sweep_;
 };
 
 // K and V of one unit, staged.
@@ -272,6 +283,43 @@ void tile_of_rows(std::size_t rows, const Unit& unit, const AttentionBuffers& bu
   kFunctions[rows - 1](unit, buffers, head_dim, first_query, ranges);
 }
 
+// ---- One row over one unit, for several KV heads --------------------------------------------------------------------
+
+// A step of decoding reads K and V once and is bound by that. All heads of a block lie together, so the heads are swept
+// within each block: long runs of memory instead of short pieces, which the hardware fetches twice as fast.
+template <std::size_t kRows, Dtype kType>
+void sweep_unit(const AttentionItem& item, const AttentionBuffers& buffers, std::size_t unit, std::size_t end) {
+  const TokenRange range = item.visible(0).within(unit);
+  const std::size_t dim = item.geometry.head_dim;
+  const std::size_t stride = buffers.padded_dim;
+  for (std::size_t t = range.begin / (2 * kLanes) * (2 * kLanes); t < range.end; t += 2 * kLanes) {
+    for (std::size_t head = 0; head < item.kv_heads; ++head) {
+      const AttentionItem of_head = item.of_head(head);
+      CacheUnit<kType>(of_head, unit, end, true)
+          .score(PackedRows<kRows>{buffers.queries + head * kRows * dim}, t, buffers.scores + head * kRows * kUnitTokens);
+    }
+  }
+  UnitSum sums[kSweepQueries];
+  const std::size_t queries = item.kv_heads * kRows;
+  for (std::size_t query = 0; query < queries; ++query) {
+    sums[query] = softmax_unit(buffers.scores + query * kUnitTokens, range);
+  }
+  const std::size_t tokens = item.geometry.block_tokens;
+  for (std::size_t t = range.begin; t < range.end;) {
+    const std::size_t count = std::min(range.end - t, tokens - (unit + t) % tokens);
+    for (std::size_t head = 0; head < item.kv_heads; ++head) {
+      const AttentionItem of_head = item.of_head(head);
+      CacheUnit<kType>(of_head, unit, end, true)
+          .template weigh<kRows>(buffers.scores + head * kRows * kUnitTokens, {t, t + count},
+                                 buffers.weighed + head * kRows * stride, stride, t > range.begin);
+    }
+    t += count;
+  }
+  for (std::size_t query = 0; query < queries; ++query) {
+    merge_unit(sums[query], buffers.weighed + query * stride, stride, buffers.states[query], buffers.out + query * stride);
+  }
+}
+
 // ---- All of an item -------------------------------------------------------------------------------------------------
 
 // Scaled queries, tile after tile, each [head_dim][rows of the tile].
@@ -287,12 +335,13 @@ void pack_queries(const AttentionItem& item, const RowTiles& tiles, float* to) {
   }
 }
 
-void write_out(const AttentionItem& item, const AttentionBuffers& buffers) {
+// Queries of the item are those from `first` on in the buffers.
+void write_out(const AttentionItem& item, const AttentionBuffers& buffers, std::size_t first) {
   const F32 f32;
   const std::size_t dim = item.geometry.head_dim;
   for (std::size_t query = 0; query < item.queries(); ++query) {
-    const auto sum = hn::Set(f32, buffers.states[query].sum);
-    const float* const from = buffers.out + query * buffers.padded_dim;
+    const auto sum = hn::Set(f32, buffers.states[first + query].sum);
+    const float* const from = buffers.out + (first + query) * buffers.padded_dim;
     float* const to = item.result(query);
     std::size_t d = 0;
     for (; d + kLanes <= dim; d += kLanes) hn::StoreU(hn::Div(hn::Load(f32, from + d), sum), f32, to + d);
@@ -312,17 +361,20 @@ void tiles_over_unit(const AttentionItem& item, const RowTiles& tiles, std::size
   }
 }
 
-template <Dtype kType>
-void attend_typed(const AttentionItem& item) {
-  static thread_local Scratch scratch;
-  const std::size_t queries = item.queries();
-  const RowTiles tiles(queries, kTileRows);
-  const AttentionBuffers buffers(scratch, queries, item.geometry.head_dim, kTileRows);
-  pack_queries(item, tiles, buffers.queries);
+void clear(const AttentionBuffers& buffers, std::size_t queries) {
   std::fill_n(buffers.out, queries * buffers.padded_dim, 0.0f);
   std::fill_n(buffers.states, queries, QueryState{-std::numeric_limits<float>::infinity(), 0.0f});
+}
 
+template <Dtype kType>
+void attend_rows(const AttentionItem& item, Scratch& scratch) {
+  const std::size_t queries = item.queries();
+  const RowTiles tiles(queries, kTileRows);
   const bool staged = tiles.tiles > 1 || !CacheUnit<kType>::fits(item.geometry);
+  const AttentionBuffers buffers(scratch, queries, item.geometry.head_dim, kTileRows, staged);
+  pack_queries(item, tiles, buffers.queries);
+  clear(buffers, queries);
+
   const std::size_t begin = item.visible(0).begin;
   const std::size_t end = item.visible(queries - 1).end;
   for (std::size_t unit = begin / kUnitTokens * kUnitTokens; unit < end; unit += kUnitTokens) {
@@ -331,10 +383,37 @@ void attend_typed(const AttentionItem& item) {
       source.fill(PagedHead<kType>{item}, unit, std::max(unit, begin), std::min(unit + kUnitTokens, end));
       tiles_over_unit(item, tiles, unit, source, buffers);
     } else {
-      tiles_over_unit(item, tiles, unit, CacheUnit<kType>(item, unit, end), buffers);
+      tiles_over_unit(item, tiles, unit, CacheUnit<kType>(item, unit, end, false), buffers);
     }
   }
-  write_out(item, buffers);
+  write_out(item, buffers, 0);
+}
+
+template <Dtype kType, std::size_t... kRow>
+void attend_sweep(const AttentionItem& item, Scratch& scratch, std::index_sequence<kRow...>) {
+  using Function = void (*)(const AttentionItem&, const AttentionBuffers&, std::size_t, std::size_t);
+  static constexpr Function kFunctions[] = {&sweep_unit<kRow + 1, kType>...};
+  const std::size_t group = item.group();
+  const std::size_t queries = item.kv_heads * group;
+  const AttentionBuffers buffers(scratch, queries, item.geometry.head_dim, queries, false);
+  for (std::size_t head = 0; head < item.kv_heads; ++head) {
+    pack_queries(item.of_head(head), RowTiles(group, kTileRows), buffers.queries + head * group * item.geometry.head_dim);
+  }
+  clear(buffers, queries);
+  const TokenRange visible = item.visible(0);
+  for (std::size_t unit = visible.begin / kUnitTokens * kUnitTokens; unit < visible.end; unit += kUnitTokens) {
+    kFunctions[group - 1](item, buffers, unit, visible.end);
+  }
+  for (std::size_t head = 0; head < item.kv_heads; ++head) write_out(item.of_head(head), buffers, head * group);
+}
+
+template <Dtype kType>
+void attend_typed(const AttentionItem& item) {
+  static thread_local Scratch scratch;
+  if (item.kv_heads > 1 && item.group() <= kTileRows && CacheUnit<kType>::fits(item.geometry)) {
+    return attend_sweep<kType>(item, scratch, std::make_index_sequence<kTileRows>());
+  }
+  for (std::size_t head = 0; head < item.kv_heads; ++head) attend_rows<kType>(item.of_head(head), scratch);
 }
 
 void attend(const AttentionItem& item) {
@@ -357,6 +436,40 @@ HWY_EXPORT(attend);
 // Queries that share one staging of K and V. More cost less; fewer balance the threads.
 constexpr std::size_t kQueriesPerItem = 96;
 
+// How the tasks of a call are cut in items. No cut changes a bit of any result.
+class Cut {
+ public:
+  Cut(const PagedGeometry& geometry, std::span<const AttentionTask> tasks, int threads) : geometry_(geometry) {
+    const std::size_t group = geometry.heads / geometry.kv_heads;
+    rows_ = std::max<std::size_t>(1, kQueriesPerItem / std::max<std::size_t>(1, group));
+    // Several heads to an item where that leaves enough items for all threads.
+    const std::size_t fair = geometry.kv_heads * tasks.size() / (static_cast<std::size_t>(threads) * 2);
+    const std::size_t most = kSweepQueries / std::max<std::size_t>(1, group);
+    kv_heads_ = std::clamp<std::size_t>(std::min(fair, most), 1, geometry.kv_heads);
+  }
+
+  std::size_t items(const AttentionTask& task) const { return pieces(task) * head_groups(task); }
+  AttentionItem item(const AttentionTask& task, std::size_t index, float scale, std::size_t window) const {
+    const std::size_t heads = heads_at_once(task);
+    // Later rows see more: begin with them, so that the threads end together.
+    const std::size_t first_row = (pieces(task) - 1 - index / head_groups(task)) * rows_;
+    const std::size_t kv_head = index % head_groups(task) * heads;
+    return {geometry_,        task, kv_head, std::min(heads, geometry_.kv_heads - kv_head), first_row,
+            std::min(rows_, task.rows - first_row), scale, window};
+  }
+
+ private:
+  std::size_t pieces(const AttentionTask& task) const { return (task.rows + rows_ - 1) / rows_; }
+  std::size_t heads_at_once(const AttentionTask& task) const { return task.rows == 1 ? kv_heads_ : 1; }
+  std::size_t head_groups(const AttentionTask& task) const {
+    return (geometry_.kv_heads + heads_at_once(task) - 1) / heads_at_once(task);
+  }
+
+  const PagedGeometry& geometry_;
+  std::size_t rows_;      // of a task with several
+  std::size_t kv_heads_;  // of a task with one
+};
+
 void check(const PagedGeometry& geometry, std::span<const AttentionTask> tasks) {
   NMC_REQUIRE(geometry.kv_heads > 0 && geometry.heads % geometry.kv_heads == 0, "heads={} kv_heads={}", geometry.heads,
               geometry.kv_heads);
@@ -372,21 +485,14 @@ void check(const PagedGeometry& geometry, std::span<const AttentionTask> tasks) 
 void paged_attention(ThreadPool& pool, const PagedGeometry& geometry, std::span<const AttentionTask> tasks, float scale,
                      std::size_t window) {
   check(geometry, tasks);
-  const std::size_t group = geometry.heads / geometry.kv_heads;
-  const std::size_t item_rows = std::max<std::size_t>(1, kQueriesPerItem / std::max<std::size_t>(1, group));
-  const auto pieces = [&](const AttentionTask& task) { return (task.rows + item_rows - 1) / item_rows; };
+  const Cut cut(geometry, tasks, pool.size());
   std::size_t items = 0;
-  for (const AttentionTask& task : tasks) items += pieces(task) * geometry.kv_heads;
+  for (const AttentionTask& task : tasks) items += cut.items(task);
 
   const auto attend_item = [&](std::size_t index) {
-    std::size_t left = index;
     auto task = tasks.begin();
-    for (; left >= pieces(*task) * geometry.kv_heads; ++task) left -= pieces(*task) * geometry.kv_heads;
-    // Later rows see more: begin with them, so that the threads end together.
-    const std::size_t piece = pieces(*task) - 1 - left / geometry.kv_heads;
-    const std::size_t first_row = piece * item_rows;
-    const std::size_t rows = std::min(item_rows, task->rows - first_row);
-    HWY_DYNAMIC_DISPATCH(attend)({geometry, *task, left % geometry.kv_heads, first_row, rows, scale, window});
+    for (; index >= cut.items(*task); ++task) index -= cut.items(*task);
+    HWY_DYNAMIC_DISPATCH(attend)(cut.item(*task, index, scale, window));
   };
   pool.parallel_for(items, 1, [&](std::size_t begin, std::size_t end, int) {
     for (std::size_t index = begin; index < end; ++index) attend_item(index);

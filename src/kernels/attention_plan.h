@@ -18,6 +18,9 @@ inline constexpr std::size_t kUnitTokens = 128;
 // map every row to the same few sets of the first cache.
 inline constexpr std::size_t kKeyColumns = 32;
 
+// Queries that an item of several KV heads may have.
+inline constexpr std::size_t kSweepQueries = 16;
+
 struct TokenRange {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -32,15 +35,20 @@ struct TokenRange {
 };
 
 // Rows [first_row, first_row + rows) of a task for the query heads that share one KV head. Queries are numbered row by row.
+// An item of one row may stand for several KV heads; what is said of queries is then meant for each by itself.
 struct AttentionItem {
   const PagedGeometry& geometry;
   const AttentionTask& task;
   std::size_t kv_head;
+  std::size_t kv_heads;
   std::size_t first_row;
   std::size_t rows;
   float scale;
   std::size_t window;
 
+  AttentionItem of_head(std::size_t index) const {
+    return {geometry, task, kv_head + index, 1, first_row, rows, scale, window};
+  }
   std::size_t group() const { return geometry.heads / geometry.kv_heads; }
   std::size_t queries() const { return rows * group(); }
   std::size_t row(std::size_t query) const { return first_row + query / group(); }
@@ -72,14 +80,20 @@ struct AttentionBuffers {
   QueryState* states;      // [queries]
   float* keys;             // [kUnitTokens / kKeyColumns][head_dim][kKeyColumns]
   float* values;           // [kUnitTokens][padded_dim]
-  float* scores;           // [tile rows][kUnitTokens]
-  float* weighed;          // [tile rows][padded_dim]
+  float* scores;           // [rows_at_once][kUnitTokens]
+  float* weighed;          // [rows_at_once][padded_dim]
 
-  AttentionBuffers(Scratch& scratch, std::size_t query_count, std::size_t head_dim, std::size_t tile_rows) {
+  // Without `staging`, keys and values have no room.
+  AttentionBuffers(Scratch& scratch, std::size_t query_count, std::size_t head_dim, std::size_t rows_at_once,
+                   bool staging) {
     padded_dim = aligned(head_dim, 32);
-    const std::size_t sizes[] = {query_count * head_dim,   query_count * padded_dim, query_count * 2,
-                                 head_dim * kUnitTokens,   kUnitTokens * padded_dim, tile_rows * kUnitTokens,
-                                 tile_rows * padded_dim};
+    const std::size_t sizes[] = {query_count * head_dim,
+                                 query_count * padded_dim,
+                                 query_count * 2,
+                                 staging ? head_dim * kUnitTokens : 0,
+                                 staging ? kUnitTokens * padded_dim : 0,
+                                 rows_at_once * kUnitTokens,
+                                 rows_at_once * padded_dim};
     float* parts[std::size(sizes)];
     std::size_t total = 0;
     for (const std::size_t size : sizes) total += aligned(size, 16);

@@ -19,8 +19,11 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
+// Tiles live in registers only when their loops are unrolled. With sanitizers that would cost minutes of compilation.
 #undef NMC_UNROLL
-#if defined(__clang__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define NMC_UNROLL
+#elif defined(__clang__)
 #define NMC_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define NMC_UNROLL _Pragma("GCC unroll 32")
