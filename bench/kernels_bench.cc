@@ -1,16 +1,17 @@
-// Rates of the kernels beside the machine's own limits, one line a case: the best of several rounds, since other work on
-// the machine can only make a round slower.
+// Rates of the kernels beside the machine's own limits, one line a case: the best of several rounds, since other work
+// on the machine can only make a round slower.
 //
 //   kernels_bench [--threads N] [--seconds S] [--dtype bf16|f16|f32] [--clock wall|cpu]
 //
-// Products run over a set of matrices larger than any cache, as the layers of a model are; attention over its own cache.
+// Products run over a set of matrices larger than any cache, as the layers of a model are; attention over its own
+// cache.
 // `--clock cpu` counts the calling thread's CPU time, for a busy machine; it means something with one thread only.
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <ctime>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -80,14 +81,14 @@ void bench_matmul(ThreadPool& pool, const Options& options, const MachineLimits&
     const double gflop_s = 2.0 * static_cast<double>(rows * n * k) / seconds / 1e9;
     const double gb_s = static_cast<double>(bytes) / seconds / 1e9;
     const double bound = std::max(gflop_s / limits.f32_gflop_s, gb_s / limits.read_gb_s);
-    fmt::print("matmul {:5} x {:5}  rows {:5}  {:9.1f} us  {:6.1f} GFLOP/s  {:6.1f} GB/s  {:4.2f} of the bound  {}\n", n, k, rows,
-               seconds * 1e6, gflop_s, gb_s, bound, matmul_kernel_name(rows, options.dtype));
+    fmt::print("matmul {:5} x {:5}  rows {:5}  {:9.1f} us  {:6.1f} GFLOP/s  {:6.1f} GB/s  {:4.2f} of the bound  {}\n",
+               n, k, rows, seconds * 1e6, gflop_s, gb_s, bound, matmul_kernel_name(rows, options.dtype));
   }
 }
 
 // `streams` sequences with `context` positions before `rows` new ones.
-void bench_attention(ThreadPool& pool, const Options& options, const MachineLimits& limits, const PagedGeometry& geometry,
-                     std::size_t streams, std::size_t context, std::size_t rows) {
+void bench_attention(ThreadPool& pool, const Options& options, const MachineLimits& limits,
+                     const PagedGeometry& geometry, std::size_t streams, std::size_t context, std::size_t rows) {
   const std::size_t blocks = (context + rows + geometry.block_tokens - 1) / geometry.block_tokens;
   Mapping cache = memory(streams * blocks * geometry.span_bytes());
   std::vector<std::byte*> addresses(streams * blocks);
@@ -101,15 +102,18 @@ void bench_attention(ThreadPool& pool, const Options& options, const MachineLimi
   std::vector<AttentionTask> tasks;
   for (std::size_t i = 0; i < streams; ++i) {
     write_kv(geometry, kv.data(), kv.data(), kv_width, context + rows, 0, &addresses[i * blocks]);
-    tasks.push_back({&q[i * rows * q_width], q_width, &out[i * rows * q_width], q_width, rows, context, &addresses[i * blocks]});
+    tasks.push_back(
+        {&q[i * rows * q_width], q_width, &out[i * rows * q_width], q_width, rows, context, &addresses[i * blocks]});
   }
   const double seconds = best_seconds(options, [&](std::size_t) { paged_attention(pool, geometry, tasks, 0.125f, 0); });
   const double keys = static_cast<double>(rows) * (static_cast<double>(context) + (static_cast<double>(rows) + 1) / 2);
   const double gflop_s = 4.0 * keys * static_cast<double>(q_width * streams) / seconds / 1e9;
   const double gb_s = static_cast<double>(cache.size()) / seconds / 1e9;
-  fmt::print("attention {}/{} heads of {}  streams {:3}  context {:6}  rows {:5}  {:9.1f} us  {:6.1f} GFLOP/s  {:6.1f} GB/s  {:4.2f} of the bound\n",
-             geometry.heads, geometry.kv_heads, geometry.head_dim, streams, context, rows, seconds * 1e6, gflop_s, gb_s,
-             std::max(gflop_s / limits.f32_gflop_s, gb_s / limits.read_gb_s));
+  fmt::print(
+      "attention {}/{} heads of {}  streams {:3}  context {:6}  rows {:5}  {:9.1f} us  {:6.1f} GFLOP/s  {:6.1f} GB/s  "
+      "{:4.2f} of the bound\n",
+      geometry.heads, geometry.kv_heads, geometry.head_dim, streams, context, rows, seconds * 1e6, gflop_s, gb_s,
+      std::max(gflop_s / limits.f32_gflop_s, gb_s / limits.read_gb_s));
 }
 
 void bench_rows(ThreadPool& pool, const Options& options, std::size_t rows, std::size_t dim) {
@@ -119,9 +123,12 @@ void bench_rows(ThreadPool& pool, const Options& options, std::size_t rows, std:
     fmt::print("{:12} {:5} x {:5}  {:9.2f} us  {:6.2f} ns/1000 elements\n", name, rows, dim, seconds * 1e6,
                seconds * 1e12 / static_cast<double>(rows * dim));
   };
-  report("rms_norm", best_seconds(options, [&](std::size_t) { rms_norm(pool, x.data(), rows, dim, weight.data(), 1e-5f, out.data()); }));
+  report("rms_norm", best_seconds(options, [&](std::size_t) {
+           rms_norm(pool, x.data(), rows, dim, weight.data(), 1e-5f, out.data());
+         }));
   report("silu_mul", best_seconds(options, [&](std::size_t) { silu_mul(pool, x.data(), rows, dim, out.data()); }));
-  report("add_in_place", best_seconds(options, [&](std::size_t) { add_in_place(pool, out.data(), x.data(), rows * dim); }));
+  report("add_in_place",
+         best_seconds(options, [&](std::size_t) { add_in_place(pool, out.data(), x.data(), rows * dim); }));
 }
 
 void bench_write(ThreadPool&, const Options& options, const PagedGeometry& geometry, std::size_t rows) {
@@ -130,8 +137,10 @@ void bench_write(ThreadPool&, const Options& options, const PagedGeometry& geome
   for (std::size_t at = 0; at < cache.size(); at += geometry.span_bytes()) blocks.push_back(cache.data() + at);
   const std::size_t width = geometry.kv_heads * geometry.head_dim;
   const std::vector<float> kv = random_floats(rows * width);
-  const double seconds = best_seconds(options, [&](std::size_t) { write_kv(geometry, kv.data(), kv.data(), width, rows, 0, blocks.data()); });
-  fmt::print("write_kv     {:5} rows of {}  {:9.2f} us  {:6.2f} ns/row\n", rows, width, seconds * 1e6, seconds * 1e9 / static_cast<double>(rows));
+  const double seconds = best_seconds(
+      options, [&](std::size_t) { write_kv(geometry, kv.data(), kv.data(), width, rows, 0, blocks.data()); });
+  fmt::print("write_kv     {:5} rows of {}  {:9.2f} us  {:6.2f} ns/row\n", rows, width, seconds * 1e6,
+             seconds * 1e9 / static_cast<double>(rows));
 }
 
 int run(const Options& options) {
@@ -140,8 +149,8 @@ int run(const Options& options) {
 #endif
   ThreadPool pool(options.threads);
   const MachineLimits limits = measure_machine(pool);
-  fmt::print("{}  {} threads  {:.1f} GB/s read  {:.1f} GFLOP/s f32\n", instruction_level(), pool.size(), limits.read_gb_s,
-             limits.f32_gflop_s);
+  fmt::print("{}  {} threads  {:.1f} GB/s read  {:.1f} GFLOP/s f32\n", instruction_level(), pool.size(),
+             limits.read_gb_s, limits.f32_gflop_s);
   bench_matmul(pool, options, limits, 11264, 2048);
   bench_matmul(pool, options, limits, 2560, 2048);
   bench_matmul(pool, options, limits, 2048, 5632);
@@ -169,12 +178,18 @@ int parse_and_run(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
-    if (flag == "--threads" && std::atoi(argv[i + 1]) > 0) options.threads = std::atoi(argv[i + 1]);
-    else if (flag == "--seconds" && std::atof(argv[i + 1]) > 0) options.seconds = std::atof(argv[i + 1]);
-    else if (flag == "--clock" && std::string(argv[i + 1]) == "cpu") options.clock = CLOCK_THREAD_CPUTIME_ID;
-    else if (flag == "--clock" && std::string(argv[i + 1]) == "wall") options.clock = CLOCK_MONOTONIC;
-    else if (const auto dtype = parse_dtype(argv[i + 1]); flag == "--dtype" && dtype) options.dtype = *dtype;
-    else return usage();
+    if (flag == "--threads" && std::atoi(argv[i + 1]) > 0)
+      options.threads = std::atoi(argv[i + 1]);
+    else if (flag == "--seconds" && std::atof(argv[i + 1]) > 0)
+      options.seconds = std::atof(argv[i + 1]);
+    else if (flag == "--clock" && std::string(argv[i + 1]) == "cpu")
+      options.clock = CLOCK_THREAD_CPUTIME_ID;
+    else if (flag == "--clock" && std::string(argv[i + 1]) == "wall")
+      options.clock = CLOCK_MONOTONIC;
+    else if (const auto dtype = parse_dtype(argv[i + 1]); flag == "--dtype" && dtype)
+      options.dtype = *dtype;
+    else
+      return usage();
   }
   return argc % 2 == 1 ? run(options) : usage();
 }

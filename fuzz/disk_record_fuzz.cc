@@ -51,8 +51,10 @@ void mend(std::span<std::byte> file) {
     if (!has_record_magic(piece) && !last) continue;
     std::uint32_t table_bytes;
     std::memcpy(&table_bytes, piece.data() + 40, sizeof table_bytes);
-    if (last) put_word(piece, 16, kSalt);  // a trailer, perhaps
-    else put_word(piece, 24, kSalt);
+    if (last)
+      put_word(piece, 16, kSalt);  // a trailer, perhaps
+    else
+      put_word(piece, 24, kSalt);
     if (!last && table_bytes <= piece.size() - kPieceBytes) {
       put_word(piece, 48, checksum64(piece.subspan(kPieceBytes, table_bytes)));
     }

@@ -1,5 +1,5 @@
-// Runs a fuzz target over files instead of under libFuzzer, so that every build's tests replay the corpora: an input that
-// once crashed stays fixed, with whatever compiler.
+// Runs a fuzz target over files instead of under libFuzzer, so that every build's tests replay the corpora: an input
+// that once crashed stays fixed, with whatever compiler.
 //
 //   replay_<name> FOLDER...     each regular file below the folders, and the empty input
 #include <cstddef>

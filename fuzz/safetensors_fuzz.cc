@@ -1,4 +1,5 @@
-// A whole safetensors file. Whatever the bytes are, the parser answers with an error or with tensors that tile the data.
+// A whole safetensors file. Whatever the bytes are, the parser answers with an error or with tensors that tile the
+// data.
 #include <cstddef>
 #include <cstdint>
 

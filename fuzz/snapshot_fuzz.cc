@@ -1,5 +1,5 @@
-// A snapshot as a hostile or broken peer might send it. The first byte tells how to cut the stream into pieces; with its
-// lowest bit set, checksums are mended first, so that fuzzing gets past them to what they protect.
+// A snapshot as a hostile or broken peer might send it. The first byte tells how to cut the stream into pieces; with
+// its lowest bit set, checksums are mended first, so that fuzzing gets past them to what they protect.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -49,7 +49,7 @@ def main():
     entries = [f"0x{code << 8 | bits:x}" for code, bits in ranges()]
     version = unicodedata.unidata_version
     print(f"// Written by scripts/make_unicode_tables.py from Unicode {version}; not edited by hand.")
-    print('#include "model/unicode.h"\n')
+    print('// clang-format off\n#include "model/unicode.h"\n')
     print("namespace nmc::model {\n")
     print("const std::array<std::uint32_t, kUnicodeRanges> kUnicodeTable = {")
     for i in range(0, len(entries), 10):

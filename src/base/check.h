@@ -14,9 +14,9 @@ namespace nmc {
 
 }  // namespace nmc
 
-#define NMC_CHECK_IMPL(kind, condition, ...)                                                    \
-  do {                                                                                          \
-    if (!(condition)) [[unlikely]]                                                              \
+#define NMC_CHECK_IMPL(kind, condition, ...)                                                       \
+  do {                                                                                             \
+    if (!(condition)) [[unlikely]]                                                                 \
       ::nmc::check_failed(kind, #condition, __FILE__, __LINE__, ::nmc::check_detail(__VA_ARGS__)); \
   } while (false)
 

@@ -7,8 +7,7 @@ class RealClock final : public Clock {
  public:
   Nanos now() const override { return std::chrono::steady_clock::now().time_since_epoch(); }
   std::int64_t unix_seconds() const override {
-    return std::chrono::duration_cast<std::chrono::seconds>(
-               std::chrono::system_clock::now().time_since_epoch())
+    return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
         .count();
   }
 };

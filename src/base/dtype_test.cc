@@ -21,8 +21,10 @@ TEST(DtypeTest, EveryBf16SurvivesWidening) {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<std::uint16_t>(bits);
     const float wide = f32_from_bf16(half);
-    if (std::isnan(wide)) EXPECT_TRUE(std::isnan(f32_from_bf16(bf16_from_f32(wide))));
-    else ASSERT_EQ(bf16_from_f32(wide), half);
+    if (std::isnan(wide))
+      EXPECT_TRUE(std::isnan(f32_from_bf16(bf16_from_f32(wide))));
+    else
+      ASSERT_EQ(bf16_from_f32(wide), half);
   }
 }
 
@@ -30,8 +32,10 @@ TEST(DtypeTest, EveryF16SurvivesWidening) {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<std::uint16_t>(bits);
     const float wide = f32_from_f16(half);
-    if (std::isnan(wide)) EXPECT_TRUE(std::isnan(f32_from_f16(f16_from_f32(wide))));
-    else ASSERT_EQ(f16_from_f32(wide), half);
+    if (std::isnan(wide))
+      EXPECT_TRUE(std::isnan(f32_from_f16(f16_from_f32(wide))));
+    else
+      ASSERT_EQ(f16_from_f32(wide), half);
   }
 }
 

@@ -43,14 +43,20 @@ Result<void> arm_from_text(std::string_view entry) {
   if (const std::size_t star = action.find('*'); star != std::string_view::npos) {
     const std::string_view count = action.substr(star + 1);
     const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), times);
-    if (error != std::errc() || end != count.data() + count.size()) action = "";
-    else action = action.substr(0, star);
+    if (error != std::errc() || end != count.data() + count.size())
+      action = "";
+    else
+      action = action.substr(0, star);
   }
   FailpointAction parsed;
-  if (action == "error") parsed = FailpointAction::kError;
-  else if (action == "exit") parsed = FailpointAction::kExit;
-  else if (action == "count") parsed = FailpointAction::kCount;
-  else return invalid_argument("NANO_MOONCAKE_FAILPOINTS: \"{}\": expected name=error|exit|count[*times]", entry);
+  if (action == "error")
+    parsed = FailpointAction::kError;
+  else if (action == "exit")
+    parsed = FailpointAction::kExit;
+  else if (action == "count")
+    parsed = FailpointAction::kCount;
+  else
+    return invalid_argument("NANO_MOONCAKE_FAILPOINTS: \"{}\": expected name=error|exit|count[*times]", entry);
   if (name.empty()) return invalid_argument("NANO_MOONCAKE_FAILPOINTS: \"{}\": expected a name", entry);
   arm_failpoint(name, parsed, times);
   return {};
@@ -58,8 +64,7 @@ Result<void> arm_from_text(std::string_view entry) {
 
 }  // namespace
 
-void arm_failpoint(std::string_view name, FailpointAction action, std::uint64_t times,
-                   std::function<void()> callback) {
+void arm_failpoint(std::string_view name, FailpointAction action, std::uint64_t times, std::function<void()> callback) {
   Table& all = table();
   MutexLock lock(all.mutex);
   Armed& armed = all.armed[std::string(name)];

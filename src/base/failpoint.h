@@ -47,7 +47,8 @@ inline std::optional<Error> failpoint(std::string_view) { return std::nullopt; }
 #else
 // The injected error, or nothing. `callback`, if armed with one, runs first on this thread.
 inline std::optional<Error> failpoint(std::string_view name) {
-  if (!internal::failpoints_armed.load(std::memory_order_relaxed)) [[likely]] return std::nullopt;
+  if (!internal::failpoints_armed.load(std::memory_order_relaxed)) [[likely]]
+    return std::nullopt;
   return internal::pass_failpoint(name);
 }
 #endif

@@ -13,7 +13,8 @@ namespace nmc {
 
 using Path = std::filesystem::path;
 
-// The whole regular file as bytes. Refuses more than `limit` bytes (kInvalidArgument), so that a wrong path can't fill memory.
+// The whole regular file as bytes. Refuses more than `limit` bytes (kInvalidArgument), so that a wrong path can't fill
+// memory.
 Result<std::string> read_file(const Path& path, std::uint64_t limit = std::uint64_t{1} << 30);
 
 // Writes a temporary file beside `path`, syncs it, renames it over `path`, syncs the folder; makes parent folders.

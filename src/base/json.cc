@@ -165,15 +165,14 @@ const Json* JsonFields::find(std::string_view name) const {
   return &*it;
 }
 
-#define NMC_FIND_OR_FAIL(value, name)                                                              \
-  const Json* value = find(name);                                                                  \
+#define NMC_FIND_OR_FAIL(value, name) \
+  const Json* value = find(name);     \
   if (value == nullptr) return invalid_argument("`{}`: missing", path_of(name))
 
 Result<std::int64_t> JsonFields::integer(std::string_view name, std::int64_t low, std::int64_t high) const {
   NMC_FIND_OR_FAIL(value, name);
   const bool too_big = value->is_number_unsigned() && value->get<std::uint64_t>() > INT64_MAX;
-  if (!value->is_number_integer() || too_big || value->get<std::int64_t>() < low ||
-      value->get<std::int64_t>() > high) {
+  if (!value->is_number_integer() || too_big || value->get<std::int64_t>() < low || value->get<std::int64_t>() > high) {
     return invalid_argument("`{}`: expected an integer from {} to {}, got {}", path_of(name), low, high,
                             describe_json(*value));
   }
@@ -257,12 +256,8 @@ const char* json_type_name(const Json& value) {
 
 std::string describe_json(const Json& value, std::size_t bytes_max) { return shorten(dump_json(value), bytes_max); }
 
-std::string dump_json(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-std::string dump_json_pretty(const Json& value) {
-  return value.dump(2, ' ', false, Json::error_handler_t::replace);
-}
+std::string dump_json(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dump_json_pretty(const Json& value) { return value.dump(2, ' ', false, Json::error_handler_t::replace); }
 
 bool is_valid_utf8(std::string_view text) {
   std::size_t i = 0;
@@ -279,8 +274,8 @@ bool is_valid_utf8(std::string_view text) {
       if ((byte(k) & 0xC0) != 0x80) return false;
     }
     const unsigned char second = byte(i + 1);
-    if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
-        (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) {
+    if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) || (lead == 0xF0 && second < 0x90) ||
+        (lead == 0xF4 && second > 0x8F)) {
       return false;
     }
     i += size;

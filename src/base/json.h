@@ -37,7 +37,8 @@ class JsonFields {
   Result<std::vector<std::int64_t>> integers(std::string_view name) const;
 
   // The same with a value for an absent or null member.
-  Result<std::int64_t> integer_or(std::string_view name, std::int64_t low, std::int64_t high, std::int64_t absent) const;
+  Result<std::int64_t> integer_or(std::string_view name, std::int64_t low, std::int64_t high,
+                                  std::int64_t absent) const;
   Result<double> number_or(std::string_view name, double low, double high, double absent) const;
   Result<bool> boolean_or(std::string_view name, bool absent) const;
   Result<std::string> string_or(std::string_view name, std::string absent) const;

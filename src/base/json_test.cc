@@ -43,9 +43,9 @@ TEST_P(BrokenJson, IsRefused) { EXPECT_THAT(parsed(GetParam()), HasSubstr("not v
 INSTANTIATE_TEST_SUITE_P(Texts, BrokenJson,
                          testing::Values("", " ", "{", "[", "[1", "{\"a\"", "{\"a\":", "{\"a\":1", "{a:1}", "{'a':1}",
                                          "[1,]", "[,1]", "{\"a\":1,}", "01", "+1", "1.", ".5", "1e", "NaN", "Infinity",
-                                         "nul", "True", "\"a", "\"\\x\"", "\"\\u12\"", "\"\\u12g4\"", "\"\n\"", "\"\x01\"",
-                                         "[1] [2]", "1 2", "// c\n1", "\"\xff\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"",
-                                         "{\"a\":1 \"b\":2}", "]", "}", "[1}", "{\"a\":1]"));
+                                         "nul", "True", "\"a", "\"\\x\"", "\"\\u12\"", "\"\\u12g4\"", "\"\n\"",
+                                         "\"\x01\"", "[1] [2]", "1 2", "// c\n1", "\"\xff\"", "\"\xc0\x80\"",
+                                         "\"\xed\xa0\x80\"", "{\"a\":1 \"b\":2}", "]", "}", "[1}", "{\"a\":1]"));
 
 TEST(ParseJson, EveryPrefixOfAValidTextIsRefusedOrWhole) {
   const std::string text = R"({"a": [1.5e3, "x\u00e9\ud83d\ude00", {"b": [true, false, null]}], "c": -0.25})";
@@ -64,11 +64,11 @@ TEST(ParseJson, LimitsDepth) {
   EXPECT_THAT(parsed(objects), HasSubstr("nesting too deep"));
 }
 
-TEST(ParseJson, DepthCostsNoStack) {
-  EXPECT_THAT(parsed(std::string(5'000'000, '[')), HasSubstr("nesting too deep"));
-}
+TEST(ParseJson, DepthCostsNoStack) { EXPECT_THAT(parsed(std::string(5'000'000, '[')), HasSubstr("nesting too deep")); }
 
-TEST(ParseJson, SiblingsAddNoDepth) { EXPECT_THAT(parsed("[[[1]],[[2]],[[3]]]", {.max_depth = 3}), HasSubstr("[[2]]")); }
+TEST(ParseJson, SiblingsAddNoDepth) {
+  EXPECT_THAT(parsed("[[[1]],[[2]],[[3]]]", {.max_depth = 3}), HasSubstr("[[2]]"));
+}
 
 TEST(ParseJson, RefusesANameTwiceInOneObject) {
   EXPECT_EQ(parsed(R"({"a":1,"b":2,"a":3})"), R"(input: duplicate name "a")");
@@ -91,7 +91,9 @@ TEST(ParseJson, ALoneSurrogateBecomesTheReplacementCharacter) {
   EXPECT_EQ(parsed(R"("\ud800")"), replacement);
   EXPECT_EQ(parsed(R"("\uDFFF")"), replacement);
   EXPECT_EQ(parsed(R"("\ud800x")"), "\"\xef\xbf\xbdx\"");
-  EXPECT_EQ(parsed(R"("\ud800\u0041")"), "\"\xef\xbf\xbd" "A\"");
+  EXPECT_EQ(parsed(R"("\ud800\u0041")"),
+            "\"\xef\xbf\xbd"
+            "A\"");
   EXPECT_EQ(parsed(R"("\ud83d\ud83d\ude00")"), "\"\xef\xbf\xbd\xf0\x9f\x98\x80\"");
   EXPECT_EQ(parsed(R"({"\udc00":1})"), "{" + replacement + ":1}");
 }
@@ -212,7 +214,10 @@ TEST(FieldsOfNoObject, FailByName) {
 }
 
 TEST(DumpJson, ReplacesInvalidUtf8RatherThanFailing) {
-  EXPECT_EQ(dump_json(Json("a\xff" "b")), "\"a\xef\xbf\xbd" "b\"");
+  EXPECT_EQ(dump_json(Json("a\xff"
+                           "b")),
+            "\"a\xef\xbf\xbd"
+            "b\"");
   EXPECT_EQ(dump_json_pretty(Json{{"a", 1}}), "{\n  \"a\": 1\n}");
 }
 
@@ -226,8 +231,8 @@ TEST(JsonTypeName, ReadsInASentence) {
 }
 
 TEST(Utf8, AcceptsTheEdgesOfEachLength) {
-  for (const std::string_view text : {"", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
-                                      "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+  for (const std::string_view text : {"", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf",
+                                      "\xee\x80\x80", "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
     EXPECT_TRUE(is_valid_utf8(text)) << testing::PrintToString(text);
   }
 }

@@ -16,9 +16,9 @@ void set_log_level(LogLevel level);
 bool log_enabled(LogLevel level);
 void log_line(LogLevel level, std::string_view text);
 
-#define NMC_DEFINE_LOG(name, level)                                          \
-  template <typename... Args>                                                \
-  void name(fmt::format_string<Args...> format, Args&&... args) {            \
+#define NMC_DEFINE_LOG(name, level)                                                            \
+  template <typename... Args>                                                                  \
+  void name(fmt::format_string<Args...> format, Args&&... args) {                              \
     if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...)); \
   }
 NMC_DEFINE_LOG(log_debug, LogLevel::kDebug)

@@ -31,9 +31,7 @@ class NMC_THREAD_ATTRIBUTE(capability("mutex")) Mutex {
 
 class NMC_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
  public:
-  explicit MutexLock(Mutex& mutex) NMC_THREAD_ATTRIBUTE(acquire_capability(mutex)) : mutex_(mutex) {
-    mutex_.lock();
-  }
+  explicit MutexLock(Mutex& mutex) NMC_THREAD_ATTRIBUTE(acquire_capability(mutex)) : mutex_(mutex) { mutex_.lock(); }
   ~MutexLock() NMC_THREAD_ATTRIBUTE(release_capability()) { mutex_.unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;

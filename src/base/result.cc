@@ -26,8 +26,6 @@ Error Error::with_context(std::string_view context) && {
   return std::move(*this);
 }
 
-std::string Error::to_string() const {
-  return fmt::format("{}: {}", error_code_name(code), message);
-}
+std::string Error::to_string() const { return fmt::format("{}: {}", error_code_name(code), message); }
 
 }  // namespace nmc

@@ -59,10 +59,10 @@ Failure failure(ErrorCode code, fmt::format_string<Args...> format, Args&&... ar
   return Failure(Error{code, fmt::format(format, std::forward<Args>(args)...)});
 }
 
-#define NMC_DEFINE_FAILURE(name, code)                                     \
-  template <typename... Args>                                              \
-  Failure name(fmt::format_string<Args...> format, Args&&... args) {       \
-    return failure(ErrorCode::code, format, std::forward<Args>(args)...);  \
+#define NMC_DEFINE_FAILURE(name, code)                                    \
+  template <typename... Args>                                             \
+  Failure name(fmt::format_string<Args...> format, Args&&... args) {      \
+    return failure(ErrorCode::code, format, std::forward<Args>(args)...); \
   }
 NMC_DEFINE_FAILURE(invalid_argument, kInvalidArgument)
 NMC_DEFINE_FAILURE(not_found, kNotFound)
@@ -85,14 +85,14 @@ NMC_DEFINE_FAILURE(internal_error, kInternal)
 // NMC_ASSIGN_OR_RETURN(auto file, open_file(path));
 #define NMC_ASSIGN_OR_RETURN(declaration, expression) \
   NMC_ASSIGN_OR_RETURN_IMPL(NMC_CONCAT(nmc_result_, __LINE__), declaration, expression)
-#define NMC_ASSIGN_OR_RETURN_IMPL(result, declaration, expression)             \
-  auto result = (expression);                                                  \
-  if (!result) return ::nmc::Failure(std::move(result).error());               \
+#define NMC_ASSIGN_OR_RETURN_IMPL(result, declaration, expression) \
+  auto result = (expression);                                      \
+  if (!result) return ::nmc::Failure(std::move(result).error());   \
   declaration = std::move(*result)
 
 // NMC_RETURN_IF_ERROR(file.sync());
-#define NMC_RETURN_IF_ERROR(expression)                                        \
-  do {                                                                         \
-    auto nmc_status = (expression);                                            \
-    if (!nmc_status) return ::nmc::Failure(std::move(nmc_status).error());     \
+#define NMC_RETURN_IF_ERROR(expression)                                    \
+  do {                                                                     \
+    auto nmc_status = (expression);                                        \
+    if (!nmc_status) return ::nmc::Failure(std::move(nmc_status).error()); \
   } while (false)

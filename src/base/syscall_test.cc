@@ -25,13 +25,20 @@ TEST(OsError, NamesCallObjectAndReason) {
 
 TEST(OsError, MapsToTheNearestCode) {
   const std::pair<int, ErrorCode> rows[] = {
-      {ENOENT, ErrorCode::kNotFound},           {EEXIST, ErrorCode::kAlreadyExists},
-      {EADDRINUSE, ErrorCode::kAlreadyExists},  {EACCES, ErrorCode::kPermissionDenied},
-      {EROFS, ErrorCode::kPermissionDenied},    {ENOSPC, ErrorCode::kResourceExhausted},
-      {ENOMEM, ErrorCode::kResourceExhausted},  {EMFILE, ErrorCode::kResourceExhausted},
-      {EPIPE, ErrorCode::kUnavailable},         {ECONNREFUSED, ErrorCode::kUnavailable},
-      {ETIMEDOUT, ErrorCode::kDeadlineExceeded}, {EINVAL, ErrorCode::kInvalidArgument},
-      {EISDIR, ErrorCode::kInvalidArgument},    {EIO, ErrorCode::kIo},
+      {ENOENT, ErrorCode::kNotFound},
+      {EEXIST, ErrorCode::kAlreadyExists},
+      {EADDRINUSE, ErrorCode::kAlreadyExists},
+      {EACCES, ErrorCode::kPermissionDenied},
+      {EROFS, ErrorCode::kPermissionDenied},
+      {ENOSPC, ErrorCode::kResourceExhausted},
+      {ENOMEM, ErrorCode::kResourceExhausted},
+      {EMFILE, ErrorCode::kResourceExhausted},
+      {EPIPE, ErrorCode::kUnavailable},
+      {ECONNREFUSED, ErrorCode::kUnavailable},
+      {ETIMEDOUT, ErrorCode::kDeadlineExceeded},
+      {EINVAL, ErrorCode::kInvalidArgument},
+      {EISDIR, ErrorCode::kInvalidArgument},
+      {EIO, ErrorCode::kIo},
   };
   for (const auto& [number, code] : rows) {
     EXPECT_STREQ(error_code_name(os_error("call", "thing", number).code), error_code_name(code)) << number;

@@ -97,8 +97,10 @@ struct ThreadPool::Impl {
     members.fetch_or(kClosed, std::memory_order_acq_rel);
     int spin = 0;
     while (members.load(std::memory_order_acquire) != kClosed) {
-      if (++spin < kSpins) relax();
-      else std::this_thread::yield();
+      if (++spin < kSpins)
+        relax();
+      else
+        std::this_thread::yield();
     }
   }
 };

@@ -19,8 +19,7 @@ class FunctionRef<R(Args...)> {
   template <typename F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>)
   FunctionRef(F&& function)  // NOLINT: implicit by design, like std::function
-      : object_(const_cast<void*>(static_cast<const void*>(&function))),
-        call_([](void* object, Args... args) -> R {
+      : object_(const_cast<void*>(static_cast<const void*>(&function))), call_([](void* object, Args... args) -> R {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);
         }) {}
   R operator()(Args... args) const { return call_(object_, std::forward<Args>(args)...); }

@@ -1,5 +1,5 @@
-// The same request gives the same logits, bit for bit at every step, however it is run: in one plain pass, in chunks, beside
-// strangers, from the cache, after preemption, and handed over between workers by each carrier.
+// The same request gives the same logits, bit for bit at every step, however it is run: in one plain pass, in chunks,
+// beside strangers, from the cache, after preemption, and handed over between workers by each carrier.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -42,7 +42,8 @@ std::set<std::string> inner_kernels(std::span<const std::size_t> row_counts) {
   std::set<std::string> names;
   for (const std::size_t rows : row_counts) {
     const std::string name = kernels::matmul_kernel_name(rows, Dtype::kBf16);
-    names.insert(name.substr(0, name.rfind("tile") == std::string::npos ? name.size() : name.find('x', name.rfind("tile"))));
+    names.insert(
+        name.substr(0, name.rfind("tile") == std::string::npos ? name.size() : name.find('x', name.rfind("tile"))));
   }
   return names;
 }
@@ -59,7 +60,8 @@ TEST_P(BitEquality, ChunkedEqualsOnePass) {
   for (const std::size_t length : prompt_lengths()) {
     const Trace whole = engine.plain(prompt(engine, length), kOutput);
     for (const std::size_t chunk : {1, 7, 16, 33}) {
-      EXPECT_EQ(engine.plain(prompt(engine, length), kOutput, chunk), whole) << length << " tokens in chunks of " << chunk;
+      EXPECT_EQ(engine.plain(prompt(engine, length), kOutput, chunk), whole)
+          << length << " tokens in chunks of " << chunk;
     }
   }
 }
@@ -135,7 +137,8 @@ TEST_P(BitEquality, BatchedWithStrangersEqualsPlainPass) {
     collectors.push_back(engine.submit(engine.request("s" + std::to_string(i), prompts[i], kOutput)));
   }
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    EXPECT_EQ(engine.trace("s" + std::to_string(i), *collectors[i]), engine.plain(prompts[i], kOutput)) << prompts[i].size();
+    EXPECT_EQ(engine.trace("s" + std::to_string(i), *collectors[i]), engine.plain(prompts[i], kOutput))
+        << prompts[i].size();
   }
 }
 

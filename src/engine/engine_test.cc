@@ -12,9 +12,9 @@ namespace {
 
 using testing::Collector;
 using testing::Engine;
+using ::testing::HasSubstr;
 using testing::random_tokens;
 using testing::Trace;
-using ::testing::HasSubstr;
 
 void expect_idle(Engine& engine) {
   const store::StoreStats pool = engine.store().stats();
@@ -228,7 +228,8 @@ TEST_P(CancelTest, CancelOfAQueuedRequestLeavesTheRunningOneAlone) {
   active->wait_tokens(1);
   for (int i = 0; i < 20; ++i) {
     const std::string id = "queued-" + std::to_string(i);
-    auto queued = engine.submit(engine.request(id, random_tokens(20, 50 + static_cast<std::uint64_t>(i), engine.vocab()), 5));
+    auto queued =
+        engine.submit(engine.request(id, random_tokens(20, 50 + static_cast<std::uint64_t>(i), engine.vocab()), 5));
     engine.runtime().cancel(id);
     const FinishReason reason = queued->wait().reason;  // it may have been quicker than its cancellation
     EXPECT_TRUE(reason == FinishReason::kCancelled || reason == FinishReason::kLength);
@@ -286,7 +287,8 @@ TEST(EngineTest, AFullQueueRefusesOneMore) {
   active->wait_tokens(1);
   auto a = engine.submit(engine.request("a", {1, 2, 3}, 1));
   auto b = engine.submit(engine.request("b", {1, 2, 3}, 1));
-  const Result<void> refused = engine.runtime().submit(engine.request("c", {1, 2, 3}, 1), std::make_shared<Collector>());
+  const Result<void> refused =
+      engine.runtime().submit(engine.request("c", {1, 2, 3}, 1), std::make_shared<Collector>());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
   EXPECT_EQ(engine.runtime().status().counters.requests_rejected, 1u);
@@ -301,7 +303,8 @@ TEST(EngineTest, WhatCanNeverRunIsRefusedWithTheNumbers) {
   setup.tail_bytes = 0;
   Engine engine(setup);
   const auto refused = [&](std::vector<TokenId> prompt, std::size_t max_tokens) {
-    const Result<void> done = engine.runtime().submit(engine.request("x", std::move(prompt), max_tokens), std::make_shared<Collector>());
+    const Result<void> done =
+        engine.runtime().submit(engine.request("x", std::move(prompt), max_tokens), std::make_shared<Collector>());
     EXPECT_FALSE(done);
     EXPECT_EQ(done.error().code, ErrorCode::kInvalidArgument);
     return done ? std::string() : done.error().message;
@@ -311,7 +314,8 @@ TEST(EngineTest, WhatCanNeverRunIsRefusedWithTheNumbers) {
   EXPECT_THAT(refused({1, 100000}, 4), HasSubstr("100000"));
   EXPECT_THAT(refused(std::vector<TokenId>(9000, 1), 4), HasSubstr("9000"));
   EXPECT_THAT(refused(std::vector<TokenId>(100, 1), 200), HasSubstr("KV blocks"));
-  EXPECT_EQ(engine.submit(engine.request("ok", std::vector<TokenId>(100, 1), 29))->wait().reason, FinishReason::kLength);
+  EXPECT_EQ(engine.submit(engine.request("ok", std::vector<TokenId>(100, 1), 29))->wait().reason,
+            FinishReason::kLength);
 }
 
 TEST(EngineTest, SeedDecidesAndNothingElse) {
@@ -335,7 +339,8 @@ TEST(EngineTest, EndOfSequenceStopsUnlessIgnored) {
   const std::vector<TokenId> tokens = random_tokens(33, 1, probe.vocab());
   const std::vector<TokenId> free_run = probe.run(tokens, 12).tokens;
   setup.options.eos_ids = {free_run[4]};
-  const std::size_t first = static_cast<std::size_t>(std::find(free_run.begin(), free_run.end(), free_run[4]) - free_run.begin());
+  const std::size_t first =
+      static_cast<std::size_t>(std::find(free_run.begin(), free_run.end(), free_run[4]) - free_run.begin());
   Engine engine(setup);
   Outcome outcome;
   EXPECT_EQ(engine.run(tokens, 12, &outcome).tokens.size(), first + 1);

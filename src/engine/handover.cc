@@ -56,7 +56,8 @@ class DirectHandover final : public Handover {
 
 class SnapshotParcel final : public Parcel {
  public:
-  SnapshotParcel(transport::Mover& mover, std::uint64_t id, std::uint64_t tokens) : mover_(mover), id_(id), tokens_(tokens) {}
+  SnapshotParcel(transport::Mover& mover, std::uint64_t id, std::uint64_t tokens)
+      : mover_(mover), id_(id), tokens_(tokens) {}
   ~SnapshotParcel() override {
     if (!taken_) mover_.discard(id_);
   }
@@ -98,10 +99,12 @@ class SnapshotHandover final : public Handover {
     if (auto hit = failpoint("handover.send")) return Failure(*std::move(hit));
     RequestMetrics& metrics = sequence.metrics;
     const Stopwatch exporting(*context_.clock);
-    const kv::SnapshotHeader header{.layout = context_.layout, .ns = context_.ns, .tokens = sequence.computed,
+    const kv::SnapshotHeader header{.layout = context_.layout,
+                                    .ns = context_.ns,
+                                    .tokens = sequence.computed,
                                     .layers_per_span = context_.layout.layers};
-    const std::vector<const std::byte*> blocks(sequence.addresses.begin(),
-                                               sequence.addresses.begin() + static_cast<std::ptrdiff_t>(header.blocks()));
+    const std::vector<const std::byte*> blocks(
+        sequence.addresses.begin(), sequence.addresses.begin() + static_cast<std::ptrdiff_t>(header.blocks()));
     metrics.export_ms = exporting.elapsed_ms();
 
     const Stopwatch encoding(*context_.clock);
@@ -124,7 +127,8 @@ class SnapshotHandover final : public Handover {
     RequestMetrics& metrics = sequence.metrics;
     auto& parcel = static_cast<SnapshotParcel&>(*sequence.parcel);
     const Stopwatch importing(*context_.clock);
-    Result<std::vector<store::Reservation>> blocks = context_.store->reserve_blocks(context_.layout.blocks_for(parcel.tokens()));
+    Result<std::vector<store::Reservation>> blocks =
+        context_.store->reserve_blocks(context_.layout.blocks_for(parcel.tokens()));
     if (!blocks) return Failure(std::move(blocks).error());
     const double reserve_ms = importing.elapsed_ms();
 

@@ -40,13 +40,13 @@ class Handover {
  public:
   virtual ~Handover() = default;
 
-  // Takes the KV of the computed tokens out of `sequence` into sequence.parcel, and fills the sending stages of its metrics.
-  // On failure the sequence keeps its blocks.
+  // Takes the KV of the computed tokens out of `sequence` into sequence.parcel, and fills the sending stages of its
+  // metrics. On failure the sequence keeps its blocks.
   virtual Result<void> send(Sequence& sequence) = 0;
 
-  // Unpacks sequence.parcel into blocks: afterwards the sequence stands as it did before send(), but for blocks being its own
-  // where they were shared. kResourceExhausted: no room now, the parcel is kept for another try. Any other error: the KV is
-  // lost, and the sequence has neither blocks nor parcel (it will be computed again).
+  // Unpacks sequence.parcel into blocks: afterwards the sequence stands as it did before send(), but for blocks being
+  // its own where they were shared. kResourceExhausted: no room now, the parcel is kept for another try. Any other
+  // error: the KV is lost, and the sequence has neither blocks nor parcel (it will be computed again).
   virtual Result<void> receive(Sequence& sequence) = 0;
 };
 

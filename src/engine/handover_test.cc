@@ -1,4 +1,5 @@
-// Hand-over between the two workers of a pd runtime: what is lost is computed again, and tight memory only makes it slower.
+// Hand-over between the two workers of a pd runtime: what is lost is computed again, and tight memory only makes it
+// slower.
 #include "engine/handover.h"
 
 #include <gtest/gtest.h>
@@ -28,8 +29,8 @@ class HandoverTest : public ::testing::TestWithParam<Transfer> {
 TEST_P(HandoverTest, WhatIsLostOnTheWayIsComputedAgain) {
   Engine engine(setup());
   const std::string carrier = transfer_name(GetParam());
-  for (const std::string& place : {std::string("handover.send"), std::string("handover.receive"), "transport." + carrier + ".send",
-                                   "transport." + carrier + ".receive"}) {
+  for (const std::string& place : {std::string("handover.send"), std::string("handover.receive"),
+                                   "transport." + carrier + ".send", "transport." + carrier + ".receive"}) {
     const bool passed = GetParam() != Transfer::kDirect || place.starts_with("handover.");
     arm_failpoint(place, FailpointAction::kError);
     const std::vector<TokenId> tokens = random_tokens(70, 3, engine.vocab());

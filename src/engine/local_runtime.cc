@@ -13,8 +13,8 @@ const char* transfer_name(Transfer transfer) {
   return transfer == Transfer::kDirect ? "direct" : transfer == Transfer::kShm ? "shm" : "tcp";
 }
 
-Result<std::unique_ptr<Runtime>> create_runtime(const RuntimeOptions& options, const model::Decoder& decoder, kv::Namespace ns,
-                                                store::Store& store, ThreadPool& pool) {
+Result<std::unique_ptr<Runtime>> create_runtime(const RuntimeOptions& options, const model::Decoder& decoder,
+                                                kv::Namespace ns, store::Store& store, ThreadPool& pool) {
   return LocalRuntime::create(options, decoder, std::move(ns), store, pool);
 }
 
@@ -63,7 +63,11 @@ Worker& LocalRuntime::add_worker(std::string name, std::string role, ThreadPool&
     caches_.push_back(std::make_unique<PrefixCache>(store_, std::move(own), decoder_.config().vocab, *options_.clock));
     cache = caches_.back().get();
   }
-  const WorkerParts parts{.decoder = &decoder_, .store = &store_, .pool = &pool, .cache = cache, .inbound = handover_.get(),
+  const WorkerParts parts{.decoder = &decoder_,
+                          .store = &store_,
+                          .pool = &pool,
+                          .cache = cache,
+                          .inbound = handover_.get(),
                           .options = &options_};
   workers_.push_back(std::make_unique<Worker>(std::move(name), std::move(role), parts, std::move(hooks)));
   return *workers_.back();
@@ -98,16 +102,18 @@ Result<void> LocalRuntime::check(const GenerateRequest& request) const {
       return invalid_argument("prompt holds token id {}, expected ids below {}", id, decoder_.config().vocab);
     }
   }
-  if (request.prompt.size() >= options_.max_context || request.max_tokens > options_.max_context - request.prompt.size()) {
-    return invalid_argument("prompt of {} tokens and max_tokens {} don't fit the context of {} tokens", request.prompt.size(),
-                            request.max_tokens, options_.max_context);
+  if (request.prompt.size() >= options_.max_context ||
+      request.max_tokens > options_.max_context - request.prompt.size()) {
+    return invalid_argument("prompt of {} tokens and max_tokens {} don't fit the context of {} tokens",
+                            request.prompt.size(), request.max_tokens, options_.max_context);
   }
   const std::size_t tokens = request.prompt.size() + request.max_tokens - 1;
   const std::size_t blocks = (tokens + options_.block_tokens - 1) / options_.block_tokens;
   const std::size_t pool_blocks = store_.stats().blocks_total;
   if (blocks > pool_blocks) {
     return invalid_argument("prompt of {} tokens and max_tokens {} need {} KV blocks, the pool has {} (dram bytes {})",
-                            request.prompt.size(), request.max_tokens, blocks, pool_blocks, store_.options().dram_bytes);
+                            request.prompt.size(), request.max_tokens, blocks, pool_blocks,
+                            store_.options().dram_bytes);
   }
   return {};
 }
@@ -203,8 +209,9 @@ void LocalRuntime::finished(Sequence& sequence, FinishReason reason, std::option
     live_.erase(sequence.request.id);
     if (sequence.admitted == Nanos{0}) --queued_;
     RuntimeCounters& c = counters_;
-    ++(reason == FinishReason::kCancelled ? c.requests_cancelled : reason == FinishReason::kFailed ? c.requests_failed
-                                                                                                  : c.requests_finished);
+    ++(reason == FinishReason::kCancelled ? c.requests_cancelled
+       : reason == FinishReason::kFailed  ? c.requests_failed
+                                          : c.requests_finished);
     if (sequence.admitted != Nanos{0}) {
       c.prompt_tokens += metrics.prompt_tokens;
       c.computed_tokens += metrics.computed_tokens;

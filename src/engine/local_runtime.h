@@ -1,5 +1,5 @@
-// The runtimes whose workers are threads of this process: monolithic (one worker does both stages) and pd (a prefill worker
-// hands each request over to a decode worker).
+// The runtimes whose workers are threads of this process: monolithic (one worker does both stages) and pd (a prefill
+// worker hands each request over to a decode worker).
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@ namespace nmc::engine {
 
 class LocalRuntime final : public Runtime {
  public:
-  static Result<std::unique_ptr<Runtime>> create(const RuntimeOptions& options, const model::Decoder& decoder, kv::Namespace ns,
-                                                 store::Store& store, ThreadPool& pool);
+  static Result<std::unique_ptr<Runtime>> create(const RuntimeOptions& options, const model::Decoder& decoder,
+                                                 kv::Namespace ns, store::Store& store, ThreadPool& pool);
   ~LocalRuntime() override;
 
   Result<void> submit(GenerateRequest request, std::shared_ptr<RequestListener> listener) override;

@@ -85,7 +85,8 @@ bool PrefixCache::restore_tail(Sequence& sequence) {
   TailHeader header;
   const std::span<const std::byte> bytes = pin->bytes();
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != kTailMagic || header.tokens != partial || header.vocab != vocab_ || header.block_bytes != block_bytes) {
+  if (header.magic != kTailMagic || header.tokens != partial || header.vocab != vocab_ ||
+      header.block_bytes != block_bytes) {
     return false;
   }
   if (partial > 0) {
@@ -105,7 +106,8 @@ void PrefixCache::publish(Sequence& sequence) {
   for (; sequence.published < full; ++sequence.published) {
     const std::size_t i = sequence.published;
     if (sequence.blocks[i].committed()) continue;
-    Result<store::Pin> pin = store_.commit(sequence.blocks[i].take_reservation(), kv::object_key(sequence.chain->keys()[i]));
+    Result<store::Pin> pin =
+        store_.commit(sequence.blocks[i].take_reservation(), kv::object_key(sequence.chain->keys()[i]));
     if (!pin) {  // the block stays the sequence's own; the next step tries again
       log_info("request {}: block {} not published: {}", sequence.request.id, i, pin.error().message);
       return;
@@ -128,8 +130,8 @@ void PrefixCache::publish_tail(const Sequence& sequence, std::span<const float> 
   std::memcpy(to, &header, sizeof header);
   std::memcpy(to + sizeof header, logits.data(), vocab_ * sizeof(float));
   if (partial > 0) {
-    std::memcpy(to + sizeof header + vocab_ * sizeof(float), sequence.addresses[sequence.tokens.size() / layout().block_tokens],
-                block_bytes);
+    std::memcpy(to + sizeof header + vocab_ * sizeof(float),
+                sequence.addresses[sequence.tokens.size() / layout().block_tokens], block_bytes);
   }
   const Result<store::Pin> pin = store_.commit(std::move(*space), key);
   if (!pin) log_info("request {}: tail not kept: {}", sequence.request.id, pin.error().message);

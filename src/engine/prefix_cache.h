@@ -21,20 +21,21 @@ class PrefixCache {
   // A fresh chain of `tokens` under the request's salt.
   kv::PrefixChain chain(const std::string& salt, std::span<const TokenId> tokens) const;
 
-  // Attaches the longest run of blocks that could really be read, and where the whole prompt is known its tail too: then
-  // everything is computed and sequence.logits are set. Otherwise at least one token is left to compute, and only whole
-  // blocks are attached. Never fails: what can't be read is computed. Fills the lookup part of the metrics if `fresh`.
+  // Attaches the longest run of blocks that could really be read, and where the whole prompt is known its tail too:
+  // then everything is computed and sequence.logits are set. Otherwise at least one token is left to compute, and only
+  // whole blocks are attached. Never fails: what can't be read is computed. Fills the lookup part of the metrics if
+  // `fresh`.
   void restore(Sequence& sequence, bool fresh);
 
-  // Commits every block that is full of computed tokens and isn't committed yet. A block another sequence committed first
-  // is replaced by that one.
+  // Commits every block that is full of computed tokens and isn't committed yet. A block another sequence committed
+  // first is replaced by that one.
   void publish(Sequence& sequence);
 
   // Keeps the end of a finished prompt: the partial block and the logits of its last position. Best effort.
   void publish_tail(const Sequence& sequence, std::span<const float> logits);
 
-  // Gives all blocks of the sequence back. Those it published count as used now, the end of the chain first, so that the
-  // beginning, which more prompts share, stays longest.
+  // Gives all blocks of the sequence back. Those it published count as used now, the end of the chain first, so that
+  // the beginning, which more prompts share, stays longest.
   void release(Sequence& sequence);
 
   const kv::KvLayout& layout() const { return ns_.layout; }

@@ -29,7 +29,7 @@ struct GenerateRequest {
   SamplingParams sampling;
   std::size_t max_tokens = 16;  // tokens to generate, at least 1
   bool ignore_eos = false;
-  std::string cache_salt;       // KV is shared only between requests of equal salts
+  std::string cache_salt;         // KV is shared only between requests of equal salts
   std::optional<Nanos> deadline;  // absolute, by the runtime's clock; nullopt: none
 };
 
@@ -57,9 +57,9 @@ struct Outcome {
   RequestMetrics metrics;
 };
 
-// Hears what becomes of one request. Called on an engine thread: must return quickly and never call back into the runtime
-// except for cancel(). on_token for each generated id in order, the end-of-sequence id included when it ends the request; then
-// on_finish exactly once, and nothing after it.
+// Hears what becomes of one request. Called on an engine thread: must return quickly and never call back into the
+// runtime except for cancel(). on_token for each generated id in order, the end-of-sequence id included when it ends
+// the request; then on_finish exactly once, and nothing after it.
 class RequestListener {
  public:
   virtual ~RequestListener() = default;

@@ -1,4 +1,5 @@
-// A runtime turns requests into tokens on one or more workers. The HTTP server, the demo and the benchmarks see only this.
+// A runtime turns requests into tokens on one or more workers. The HTTP server, the demo and the benchmarks see only
+// this.
 #pragma once
 
 #include <cstddef>
@@ -30,21 +31,21 @@ struct RuntimeOptions {
   Reuse reuse = Reuse::kGlobal;
   Transfer transfer = Transfer::kDirect;  // between the workers of kPd
   std::uint32_t block_tokens = 16;
-  std::size_t max_queue = 256;            // requests accepted but not running; one more is refused
-  std::size_t max_running = 64;           // sequences in one batch
-  std::size_t max_batch_tokens = 256;     // rows of one forward pass: decode rows first, then a chunk of prefill
-  std::size_t max_context = 0;            // prompt and output tokens of a request; 0: the model's
-  std::vector<TokenId> eos_ids;           // end a generation unless the request ignores them
-  const Clock* clock = &real_clock();     // outlives the runtime
+  std::size_t max_queue = 256;         // requests accepted but not running; one more is refused
+  std::size_t max_running = 64;        // sequences in one batch
+  std::size_t max_batch_tokens = 256;  // rows of one forward pass: decode rows first, then a chunk of prefill
+  std::size_t max_context = 0;         // prompt and output tokens of a request; 0: the model's
+  std::vector<TokenId> eos_ids;        // end a generation unless the request ignores them
+  const Clock* clock = &real_clock();  // outlives the runtime
 
-  // Sees the logits each token is sampled from, on the worker's thread: for parity tests and evaluation. `position` is the
-  // number of tokens before the one to be sampled.
+  // Sees the logits each token is sampled from, on the worker's thread: for parity tests and evaluation. `position` is
+  // the number of tokens before the one to be sampled.
   std::function<void(const std::string& request_id, std::size_t position, std::span<const float> logits)> on_logits;
 };
 
 struct WorkerStatus {
-  std::string name;   // "worker-0", "prefill-0", "decode-0"
-  std::string role;   // "prefill", "decode", "both"
+  std::string name;  // "worker-0", "prefill-0", "decode-0"
+  std::string role;  // "prefill", "decode", "both"
   std::int64_t pid = 0;
   std::string state;  // "ready", "draining", "stopped"
   std::size_t restarts = 0, queued = 0, running = 0;
@@ -73,8 +74,8 @@ class Runtime {
   virtual ~Runtime() = default;  // cancels what is left and waits for the workers
 
   // Queues the request. `listener` is kept until its on_finish returned. kResourceExhausted: the queue is full;
-  // kInvalidArgument: the prompt is empty, holds an unknown id, or prompt and max_tokens don't fit context or block pool;
-  // kUnavailable: draining.
+  // kInvalidArgument: the prompt is empty, holds an unknown id, or prompt and max_tokens don't fit context or block
+  // pool; kUnavailable: draining.
   virtual Result<void> submit(GenerateRequest request, std::shared_ptr<RequestListener> listener) = 0;
 
   // Ends the request within one step, with FinishReason::kCancelled; unknown or finished ids are ignored.
@@ -89,7 +90,7 @@ class Runtime {
 
 // The parts are borrowed and outlive the runtime. `store` was made with block_bytes of ns.layout, whose block_tokens is
 // options.block_tokens; `ns` has neither adapter nor salt. Fails when a hand-over can't be set up.
-Result<std::unique_ptr<Runtime>> create_runtime(const RuntimeOptions& options, const model::Decoder& decoder, kv::Namespace ns,
-                                        store::Store& store, ThreadPool& pool);
+Result<std::unique_ptr<Runtime>> create_runtime(const RuntimeOptions& options, const model::Decoder& decoder,
+                                                kv::Namespace ns, store::Store& store, ThreadPool& pool);
 
 }  // namespace nmc::engine

@@ -16,7 +16,9 @@ struct Candidate {
   TokenId id;
 };
 
-bool likelier(const Candidate& a, const Candidate& b) { return a.logit > b.logit || (a.logit == b.logit && a.id < b.id); }
+bool likelier(const Candidate& a, const Candidate& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
 
 // The ids that may be drawn. Ordered by likelihood only where a cut needs the order.
 std::vector<Candidate> candidates(std::span<const float> logits, const SamplingParams& params) {

@@ -13,13 +13,12 @@ const std::vector<float> kLogits = {0.5f, 2.0f, -1.0f, 2.0f, 1.0f};
 
 std::map<TokenId, int> draw(const SamplingParams& params, int times) {
   std::map<TokenId, int> counts;
-  for (int position = 0; position < times; ++position) ++counts[sample(kLogits, params, static_cast<std::size_t>(position))];
+  for (int position = 0; position < times; ++position)
+    ++counts[sample(kLogits, params, static_cast<std::size_t>(position))];
   return counts;
 }
 
-TEST(SamplerTest, GreedyTakesTheLowestIdAmongEquals) {
-  EXPECT_EQ(sample(kLogits, {.temperature = 0}, 3), 1u);
-}
+TEST(SamplerTest, GreedyTakesTheLowestIdAmongEquals) { EXPECT_EQ(sample(kLogits, {.temperature = 0}, 3), 1u); }
 
 TEST(SamplerTest, FrequenciesFollowTheSoftmax) {
   constexpr int kDraws = 200'000;

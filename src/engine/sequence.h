@@ -54,11 +54,11 @@ struct Sequence {
   std::vector<TokenId> tokens;  // prompt, then what was generated
   std::size_t computed = 0;     // leading tokens whose KV is in `blocks`
   std::vector<Block> blocks;
-  std::vector<std::byte*> addresses;        // of `blocks`, as the forward pass wants them
-  std::optional<kv::PrefixChain> chain;     // of all tokens; none when nothing is to be reused
-  std::size_t published = 0;                // leading blocks that are committed (or came committed)
-  std::vector<float> logits;                // of the last token, when they came from the cache
-  std::unique_ptr<Parcel> parcel;           // KV that still has to be unpacked
+  std::vector<std::byte*> addresses;     // of `blocks`, as the forward pass wants them
+  std::optional<kv::PrefixChain> chain;  // of all tokens; none when nothing is to be reused
+  std::size_t published = 0;             // leading blocks that are committed (or came committed)
+  std::vector<float> logits;             // of the last token, when they came from the cache
+  std::unique_ptr<Parcel> parcel;        // KV that still has to be unpacked
 
   RequestMetrics metrics;
   Nanos submitted{0};

@@ -48,7 +48,9 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-inline void PrintTo(const Trace& trace, std::ostream* out) { *out << trace.tokens.size() << " tokens, " << trace.digest.substr(0, 16); }
+inline void PrintTo(const Trace& trace, std::ostream* out) {
+  *out << trace.tokens.size() << " tokens, " << trace.digest.substr(0, 16);
+}
 
 // Collects what a request said, and lets a test wait for its end.
 class Collector final : public RequestListener {
@@ -197,7 +199,8 @@ class Engine {
       const bool last = computed + take == tokens.size();
       std::vector<std::byte*> used = table;
       if (mutate) mutate(used);
-      const model::Chunk part{.tokens = std::span(tokens).subspan(computed, take), .start = computed,
+      const model::Chunk part{.tokens = std::span(tokens).subspan(computed, take),
+                              .start = computed,
                               .blocks = std::span(used).first(kv.blocks_for(computed + take)),
                               .logits = last ? logits.data() : nullptr};
       decoder_->forward(pool_, std::span(&part, 1), kv.block_tokens, workspace);
@@ -206,7 +209,8 @@ class Engine {
       hash.update(std::as_bytes(std::span(logits)));
       tokens.push_back(static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
     }
-    return {std::vector<TokenId>(tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()), hash.finish().hex()};
+    return {std::vector<TokenId>(tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()),
+            hash.finish().hex()};
   }
 
   Runtime& runtime() { return *runtime_; }

@@ -19,7 +19,9 @@ using Sequences = std::deque<std::unique_ptr<Sequence>>;
 
 // The place of the inserted sequence.
 std::size_t insert_by_arrival(Sequences& sequences, std::unique_ptr<Sequence> sequence) {
-  const auto older = [](const std::unique_ptr<Sequence>& a, const std::unique_ptr<Sequence>& b) { return a->arrival < b->arrival; };
+  const auto older = [](const std::unique_ptr<Sequence>& a, const std::unique_ptr<Sequence>& b) {
+    return a->arrival < b->arrival;
+  };
   const auto place = std::upper_bound(sequences.begin(), sequences.end(), sequence, older);
   const auto inserted = sequences.insert(place, std::move(sequence));
   return static_cast<std::size_t>(inserted - sequences.begin());
@@ -28,7 +30,11 @@ std::size_t insert_by_arrival(Sequences& sequences, std::unique_ptr<Sequence> se
 }  // namespace
 
 Worker::Worker(std::string name, std::string role, WorkerParts parts, WorkerHooks hooks)
-    : name_(std::move(name)), role_(std::move(role)), parts_(parts), hooks_(std::move(hooks)), clock_(*parts.options->clock) {}
+    : name_(std::move(name)),
+      role_(std::move(role)),
+      parts_(parts),
+      hooks_(std::move(hooks)),
+      clock_(*parts.options->clock) {}
 
 Worker::~Worker() { stop(); }
 
@@ -66,7 +72,8 @@ WorkerStatus Worker::status() const {
   status.queued = waiting_count_.load(std::memory_order_relaxed);
   status.running = running_count_.load(std::memory_order_relaxed);
   const std::int64_t wall = clock_.now().count() - started_ns_.load(std::memory_order_relaxed);
-  status.utilization = wall > 0 ? static_cast<double>(busy_ns_.load(std::memory_order_relaxed)) / static_cast<double>(wall) : 0;
+  status.utilization =
+      wall > 0 ? static_cast<double>(busy_ns_.load(std::memory_order_relaxed)) / static_cast<double>(wall) : 0;
   return status;
 }
 
@@ -123,8 +130,8 @@ void Worker::end_abandoned_in(Sequences& sequences) {
       finish(sequence, FinishReason::kCancelled);
     } else {
       finish(sequence, FinishReason::kFailed,
-             Error{ErrorCode::kDeadlineExceeded,
-                   fmt::format("request {}: its deadline passed after {} tokens", sequence.request.id, sequence.generated())});
+             Error{ErrorCode::kDeadlineExceeded, fmt::format("request {}: its deadline passed after {} tokens",
+                                                             sequence.request.id, sequence.generated())});
     }
     retire(sequences, i);
   }
@@ -141,8 +148,8 @@ void Worker::admit() {
     }
     if (sequence.admitted == Nanos{0}) {
       sequence.admitted = clock_.now();
-      sequence.metrics.queue_ms = to_ms(sequence.admitted - sequence.submitted) - sequence.metrics.lookup_ms -
-                                  sequence.metrics.restore_ms;
+      sequence.metrics.queue_ms =
+          to_ms(sequence.admitted - sequence.submitted) - sequence.metrics.lookup_ms - sequence.metrics.restore_ms;
       hooks_.on_admitted(sequence);
     }
     const std::size_t place = insert_by_arrival(running_, std::move(waiting_.front()));
@@ -162,9 +169,11 @@ bool Worker::make_ready(Sequence& sequence) {
   if (sequence.parcel) {
     const Result<void> received = parts_.inbound->receive(sequence);
     if (!received && received.error().code == ErrorCode::kResourceExhausted) return false;
-    if (!received) log_warning("request {}: hand-over lost, computing again: {}", sequence.request.id, received.error().message);
+    if (!received)
+      log_warning("request {}: hand-over lost, computing again: {}", sequence.request.id, received.error().message);
   }
-  if (sequence.blocks.empty() && parts_.cache != nullptr) parts_.cache->restore(sequence, sequence.admitted == Nanos{0});
+  if (sequence.blocks.empty() && parts_.cache != nullptr)
+    parts_.cache->restore(sequence, sequence.admitted == Nanos{0});
   return attach_blocks(sequence);
 }
 
@@ -209,8 +218,10 @@ void Worker::step() {
     for (const Planned& item : planned) advance(item);
     std::size_t kept = 0;
     while (kept < running_.size()) {
-      if (running_[kept]->finished) retire(running_, kept);
-      else ++kept;
+      if (running_[kept]->finished)
+        retire(running_, kept);
+      else
+        ++kept;
     }
   }
   busy_ns_.fetch_add((clock_.now() - begin).count(), std::memory_order_relaxed);
@@ -224,7 +235,8 @@ void Worker::grow_running() {
       ++i;
       continue;
     }
-    Result<store::Reservation> block = parts_.store->reserve(store::ObjectClass::kBlock, parts_.store->options().block_bytes);
+    Result<store::Reservation> block =
+        parts_.store->reserve(store::ObjectClass::kBlock, parts_.store->options().block_bytes);
     if (block) {
       sequence.add_block(Block(std::move(*block)));
     } else {

@@ -1,9 +1,9 @@
-// One engine loop on one thread: admits sequences, builds a mixed batch (decode rows first, then a chunk of prefill), runs the
-// forward pass, samples, publishes full blocks, emits tokens.
+// One engine loop on one thread: admits sequences, builds a mixed batch (decode rows first, then a chunk of prefill),
+// runs the forward pass, samples, publishes full blocks, emits tokens.
 //
-// Memory: a sequence is admitted with blocks for all of its tokens and one more, so a prefill never stalls half-way, and a
-// resumed sequence emits at least one token before it can be preempted again. When a decode row finds no block, the newest
-// running sequence gives its blocks back and waits at its place in the order of arrival.
+// Memory: a sequence is admitted with blocks for all of its tokens and one more, so a prefill never stalls half-way,
+// and a resumed sequence emits at least one token before it can be preempted again. When a decode row finds no block,
+// the newest running sequence gives its blocks back and waits at its place in the order of arrival.
 #pragma once
 
 #include <atomic>
@@ -29,17 +29,19 @@ struct WorkerParts {
   const model::Decoder* decoder = nullptr;
   store::Store* store = nullptr;
   ThreadPool* pool = nullptr;
-  PrefixCache* cache = nullptr;           // null with --reuse none
-  Handover* inbound = nullptr;            // unpacks parcels; null where none arrive
+  PrefixCache* cache = nullptr;  // null with --reuse none
+  Handover* inbound = nullptr;   // unpacks parcels; null where none arrive
   const RuntimeOptions* options = nullptr;
 };
 
 // Called on the worker's thread.
 struct WorkerHooks {
-  std::function<void(const Sequence&)> on_admitted;                // the first time only
-  std::function<void(std::unique_ptr<Sequence>)> on_prefilled;     // takes over once the first token is out; null: stays here
-  std::function<void(Sequence&, FinishReason, std::optional<Error>)> on_finished;  // blocks are back; tells the listener
-  std::function<void()> on_blocks_released;                        // another worker may be waiting for memory
+  std::function<void(const Sequence&)> on_admitted;  // the first time only
+  std::function<void(std::unique_ptr<Sequence>)>
+      on_prefilled;  // takes over once the first token is out; null: stays here
+  std::function<void(Sequence&, FinishReason, std::optional<Error>)>
+      on_finished;                           // blocks are back; tells the listener
+  std::function<void()> on_blocks_released;  // another worker may be waiting for memory
 };
 
 class Worker {
@@ -99,7 +101,7 @@ class Worker {
   Sequences running_;
   bool admission_blocked_ = false;  // the first in line found no memory; tried again when some may have come back
   model::Workspace workspace_;
-  std::vector<float> logits_;       // [planned sequences][vocab]
+  std::vector<float> logits_;  // [planned sequences][vocab]
 
   mutable Mutex mutex_;
   CondVar wake_;

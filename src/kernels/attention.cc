@@ -18,8 +18,9 @@ namespace nmc::kernels::HWY_NAMESPACE {
 
 // ---- Where K and V of one head come from ----------------------------------------------------------------------------
 //
-// Either from the cache as it lies, widened in registers, or staged: widened once into a thread's memory for several tiles
-// of queries, and for shapes that don't fill vectors. Both feed the same chains of multiply-adds, so the bits agree.
+// Either from the cache as it lies, widened in registers, or staged: widened once into a thread's memory for several
+// tiles of queries, and for shapes that don't fill vectors. Both feed the same chains of multiply-adds, so the bits
+// agree.
 
 template <Dtype kType>
 struct PagedHead {
@@ -106,9 +107,9 @@ class CacheUnit {
 
   std::size_t head_bytes() const { return head_.dim() * row_bytes(); }
 
-  // What is wanted soon: in a sweep the next head, which follows in memory. Else a little ahead only, since blocks of one head
-  // lie at strides that share few sets of a cache. While one pair of runs of K is scored, the next pair, and after the
-  // last the first two blocks of V.
+  // What is wanted soon: in a sweep the next head, which follows in memory. Else a little ahead only, since blocks of
+  // one head lie at strides that share few sets of a cache. While one pair of runs of K is scored, the next pair, and
+  // after the last the first two blocks of V.
   FetchTwo after_keys(std::size_t first) const {
     if (sweep_) {
       const std::size_t second = known(first + kLanes, first);
@@ -150,19 +151,18 @@ class StagedUnit {
     if (range.empty()) return;
     for (std::size_t d = 0; d < padded_dim; d += 2 * kLanes) {
       product_tile<kRows>(StridedRows<kUnitTokens>{p + range.begin, kUnitTokens},
-                          DenseStrip{buffers_.values + range.begin * padded_dim + d, padded_dim}, range.end - range.begin,
-                          weighed + d, padded_dim, resume, FetchNothing());
+                          DenseStrip{buffers_.values + range.begin * padded_dim + d, padded_dim},
+                          range.end - range.begin, weighed + d, padded_dim, resume, FetchNothing());
     }
   }
 
-  // Positions [begin, end) of the unit that starts at `unit`. K is widened to the end of each block, since whole vectors are
-  // faster: what lies past the last position is a score that nobody looks at.
+  // Positions [begin, end) of the unit that starts at `unit`. K is widened to the end of each block, since whole
+  // vectors are faster: what lies past the last position is a score that nobody looks at.
   template <Dtype kType>
   void fill(const PagedHead<kType>& head, std::size_t unit, std::size_t begin, std::size_t end) {
     for (std::size_t position = begin; position < end;) {
       const std::size_t column = position - unit;
-      const std::size_t left =
-          std::min(head.tokens() - position % head.tokens(), kKeyColumns - column % kKeyColumns);
+      const std::size_t left = std::min(head.tokens() - position % head.tokens(), kKeyColumns - column % kKeyColumns);
       for (std::size_t d = 0; d < dim_; ++d) {
         widen<kType>(head.keys(position) + d * head.tokens() * head.kBytes, left, key(column) + d * kKeyColumns);
       }
@@ -175,9 +175,7 @@ class StagedUnit {
   }
 
  private:
-  float* key(std::size_t t) const {
-    return buffers_.keys + t / kKeyColumns * kKeyColumns * dim_ + t % kKeyColumns;
-  }
+  float* key(std::size_t t) const { return buffers_.keys + t / kKeyColumns * kKeyColumns * dim_ + t % kKeyColumns; }
 
   const AttentionBuffers& buffers_;
   std::size_t dim_;
@@ -220,7 +218,8 @@ HWY_INLINE UnitSum softmax_unit(float* scores, TokenRange range) {
 HWY_INLINE float exp_of(float x) { return hn::GetLane(exp_f32(hn::Set(F32(), x))); }
 
 // Joins a unit's result (max, sum, weighted values) to what the query has so far.
-HWY_INLINE void merge_unit(const UnitSum& unit, const float* values, std::size_t padded_dim, QueryState& state, float* out) {
+HWY_INLINE void merge_unit(const UnitSum& unit, const float* values, std::size_t padded_dim, QueryState& state,
+                           float* out) {
   const F32 f32;
   const float max = unit.max > state.max ? unit.max : state.max;
   const auto kept = hn::Set(f32, exp_of(state.max - max));
@@ -235,8 +234,8 @@ HWY_INLINE void merge_unit(const UnitSum& unit, const float* values, std::size_t
 
 // ---- One tile of queries over one unit ------------------------------------------------------------------------------
 
-// `ranges` are the tokens of the unit that each query may see. They grow along the tile, so the tile as a whole works on
-// what all share, and each query alone on what it has before and after: no token outside its range ever enters.
+// `ranges` are the tokens of the unit that each query may see. They grow along the tile, so the tile as a whole works
+// on what all share, and each query alone on what it has before and after: no token outside its range ever enters.
 template <std::size_t kRows, typename Unit>
 void tile_over_unit(const Unit& unit, const AttentionBuffers& buffers, std::size_t head_dim, std::size_t first_query,
                     const TokenRange* ranges) {
@@ -296,7 +295,8 @@ void sweep_unit(const AttentionItem& item, const AttentionBuffers& buffers, std:
     for (std::size_t head = 0; head < item.kv_heads; ++head) {
       const AttentionItem of_head = item.of_head(head);
       CacheUnit<kType>(of_head, unit, end, true)
-          .score(PackedRows<kRows>{buffers.queries + head * kRows * dim}, t, buffers.scores + head * kRows * kUnitTokens);
+          .score(PackedRows<kRows>{buffers.queries + head * kRows * dim}, t,
+                 buffers.scores + head * kRows * kUnitTokens);
     }
   }
   UnitSum sums[kSweepQueries];
@@ -316,7 +316,8 @@ void sweep_unit(const AttentionItem& item, const AttentionBuffers& buffers, std:
     t += count;
   }
   for (std::size_t query = 0; query < queries; ++query) {
-    merge_unit(sums[query], buffers.weighed + query * stride, stride, buffers.states[query], buffers.out + query * stride);
+    merge_unit(sums[query], buffers.weighed + query * stride, stride, buffers.states[query],
+               buffers.out + query * stride);
   }
 }
 
@@ -397,7 +398,8 @@ void attend_sweep(const AttentionItem& item, Scratch& scratch, std::index_sequen
   const std::size_t queries = item.kv_heads * group;
   const AttentionBuffers buffers(scratch, queries, item.geometry.head_dim, queries, false);
   for (std::size_t head = 0; head < item.kv_heads; ++head) {
-    pack_queries(item.of_head(head), RowTiles(group, kTileRows), buffers.queries + head * group * item.geometry.head_dim);
+    pack_queries(item.of_head(head), RowTiles(group, kTileRows),
+                 buffers.queries + head * group * item.geometry.head_dim);
   }
   clear(buffers, queries);
   const TokenRange visible = item.visible(0);
@@ -454,8 +456,10 @@ class Cut {
     // Later rows see more: begin with them, so that the threads end together.
     const std::size_t first_row = (pieces(task) - 1 - index / head_groups(task)) * rows_;
     const std::size_t kv_head = index % head_groups(task) * heads;
-    return {geometry_,        task, kv_head, std::min(heads, geometry_.kv_heads - kv_head), first_row,
-            std::min(rows_, task.rows - first_row), scale, window};
+    return {geometry_, task,
+            kv_head,   std::min(heads, geometry_.kv_heads - kv_head),
+            first_row, std::min(rows_, task.rows - first_row),
+            scale,     window};
   }
 
  private:

@@ -34,8 +34,8 @@ struct TokenRange {
   }
 };
 
-// Rows [first_row, first_row + rows) of a task for the query heads that share one KV head. Queries are numbered row by row.
-// An item of one row may stand for several KV heads; what is said of queries is then meant for each by itself.
+// Rows [first_row, first_row + rows) of a task for the query heads that share one KV head. Queries are numbered row by
+// row. An item of one row may stand for several KV heads; what is said of queries is then meant for each by itself.
 struct AttentionItem {
   const PagedGeometry& geometry;
   const AttentionTask& task;

@@ -32,7 +32,8 @@ class Sequence {
   std::size_t tokens() const { return tokens_; }
 
   AttentionTask task(std::size_t start, std::size_t rows, std::vector<float>& out) const {
-    return {&rows_->q[start * q_width()], q_width(), &out[start * q_width()], q_width(), rows, start, addresses_.data()};
+    return {
+        &rows_->q[start * q_width()], q_width(), &out[start * q_width()], q_width(), rows, start, addresses_.data()};
   }
   std::vector<float> result() const { return std::vector<float>(tokens_ * q_width(), kNan); }
 
@@ -108,7 +109,8 @@ class Sequence {
 using AttentionTest = EachTarget;
 NMC_FOR_EACH_TARGET(AttentionTest);
 
-std::vector<float> attend(ThreadPool& pool, const PagedGeometry& geometry, const Sequence& sequence, std::size_t window) {
+std::vector<float> attend(ThreadPool& pool, const PagedGeometry& geometry, const Sequence& sequence,
+                          std::size_t window) {
   std::vector<float> out = sequence.result();
   const AttentionTask task = sequence.task(0, sequence.tokens(), out);
   paged_attention(pool, geometry, {&task, 1}, 0.2f, window);
@@ -122,8 +124,8 @@ void expect_near_reference(const PagedGeometry& geometry, const Sequence& sequen
     for (std::size_t head = 0; head < geometry.heads; ++head) {
       const std::vector<double> expected = sequence.reference(position, head, 0.2f, window);
       for (std::size_t d = 0; d < dim; ++d) {
-        // |q.k| * scale <= 3 * dim * 0.2 is off by at most (dim + 2) * 2^-24 of that, and so is the weight, relatively; sums
-        // over tokens add a 2^-24 each. Values are below 1.
+        // |q.k| * scale <= 3 * dim * 0.2 is off by at most (dim + 2) * 2^-24 of that, and so is the weight, relatively;
+        // sums over tokens add a 2^-24 each. Values are below 1.
         const double score_error = 0.6 * static_cast<double>(dim) * static_cast<double>(dim + 2) * 0x1p-24;
         const double tolerance = 2 * score_error + static_cast<double>(position + 10) * 0x1p-23;
         ASSERT_NEAR(out[position * sequence.q_width() + head * dim + d], expected[d], tolerance)
@@ -197,7 +199,8 @@ TEST_P(AttentionTest, RowsHaveTheSameBitsHoweverThePromptIsCut) {
             const AttentionTask task = then.task(start, rows, out);
             paged_attention(pools[1], geometry, {&task, 1}, 0.2f, window);
           }
-          ASSERT_TRUE(same_bits(out, alone)) << dtype_name(dtype) << " group " << group << " chunk " << chunk << " window " << window;
+          ASSERT_TRUE(same_bits(out, alone))
+              << dtype_name(dtype) << " group " << group << " chunk " << chunk << " window " << window;
         }
       }
     }
@@ -244,7 +247,8 @@ TEST_P(AttentionTest, StepsOfDecodingHaveTheBitsOfThePrompt) {
           paged_attention(pool, geometry, tasks, 0.2f, window);
           for (const std::size_t position : positions) {
             const std::size_t at = position * sequence.q_width();
-            ASSERT_TRUE(same_bits(std::span(out).subspan(at, sequence.q_width()), std::span(prompt).subspan(at, sequence.q_width())))
+            ASSERT_TRUE(same_bits(std::span(out).subspan(at, sequence.q_width()),
+                                  std::span(prompt).subspan(at, sequence.q_width())))
                 << dtype_name(dtype) << " group " << group << " position " << position << " window " << window;
           }
         }
@@ -338,8 +342,9 @@ TEST_P(WriteKvTest, PutsKTransposedAndVAsItIsRoundedToTheCachesType) {
 }
 
 TEST_P(WriteKvTest, RoundsSpecialValuesAsScalarsDo) {
-  const std::vector<float> special = {0.0f, -0.0f, 1e-45f, 6.1e-5f, 5.9e-8f, 65504.0f, 65519.9f, 65520.0f, 3.4e38f, -3.4e38f,
-                                      kInfinity, -kInfinity, 1.00390625f, 1.01171875f, 1.00048828125f, 1.00146484375f};
+  const std::vector<float> special = {0.0f,        -0.0f,       1e-45f,         6.1e-5f,       5.9e-8f,   65504.0f,
+                                      65519.9f,    65520.0f,    3.4e38f,        -3.4e38f,      kInfinity, -kInfinity,
+                                      1.00390625f, 1.01171875f, 1.00048828125f, 1.00146484375f};
   for (const Dtype dtype : {Dtype::kBf16, Dtype::kF16}) {
     const PagedGeometry geometry{1, 1, special.size(), 1, dtype};
     std::vector<std::byte> block(geometry.span_bytes());

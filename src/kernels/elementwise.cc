@@ -14,7 +14,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace nmc::kernels::HWY_NAMESPACE {
 
-
 HWY_INLINE VF load_some(const float* from, std::size_t i, std::size_t count) {
   return i + kLanes <= count ? hn::LoadU(F32(), from + i) : load_part(from + i, count - i);
 }

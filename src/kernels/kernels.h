@@ -4,8 +4,8 @@
 // how many rows a call has, which rows they are, how a prompt was cut in chunks, or how many threads work. Each output
 // element is one chain of f32 fused multiply-adds in the order of the reduced index, whatever the tile shape.
 // All functions are thread-safe: they share nothing but the pool. Only matmul and paged_attention allocate: each thread
-// keeps a scratch that grows to what the largest call needed (matmul 240 rows of x on the calling thread; a few hundred KiB
-// for others).
+// keeps a scratch that grows to what the largest call needed (matmul 240 rows of x on the calling thread; a few hundred
+// KiB for others).
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ std::string instruction_level();
 // ---- Products -------------------------------------------------------------------------------------------------------
 
 // Weights W[n][k] (row-major, as checkpoints have them) repacked into panels of kPanelColumns output columns:
-// [n / kPanelColumns][k][kPanelColumns], the last panel padded with zeros. Elements stay 16-bit (or f32) and are widened in
-// registers. A view: the packed bytes belong to whoever allocated them and must outlive it, 64-byte aligned.
+// [n / kPanelColumns][k][kPanelColumns], the last panel padded with zeros. Elements stay 16-bit (or f32) and are
+// widened in registers. A view: the packed bytes belong to whoever allocated them and must outlive it, 64-byte aligned.
 inline constexpr std::size_t kPanelColumns = 32;
 
 struct PackedMatrix {
@@ -40,18 +40,18 @@ struct PackedMatrix {
 
 std::size_t packed_bytes(std::size_t n, std::size_t k, Dtype dtype);
 
-// Packs `w` ([n][k] of `from`) to `to` (packed_bytes(n, k, dtype) bytes). Conversion rounds to nearest even. f16 to bf16 is
-// allowed but loses bits; callers keep f16 panels for f16 checkpoints. `column_offset` lets several checkpoint tensors share
-// one packed matrix of `n_total` columns (q, k and v; gate and up); it and n are multiples of kPanelColumns in that case,
-// or n is the last part.
+// Packs `w` ([n][k] of `from`) to `to` (packed_bytes(n, k, dtype) bytes). Conversion rounds to nearest even. f16 to
+// bf16 is allowed but loses bits; callers keep f16 panels for f16 checkpoints. `column_offset` lets several checkpoint
+// tensors share one packed matrix of `n_total` columns (q, k and v; gate and up); it and n are multiples of
+// kPanelColumns in that case, or n is the last part.
 void pack_matrix(ThreadPool& pool, const void* w, Dtype from, std::size_t n, std::size_t k, std::byte* to, Dtype dtype,
                  std::size_t column_offset, std::size_t n_total);
 
 // y[rows][n] = x[rows][k] * W^T. y has row stride `y_stride` floats (>= n); x has row stride k. May not alias.
 void matmul(ThreadPool& pool, const float* x, std::size_t rows, const PackedMatrix& w, float* y, std::size_t y_stride);
 
-// Which inner kernel `rows` rows use, for benchmarks and for tests that must cross every tile: "avx3_bf16_direct1" reads x
-// where it lies, "avx3_bf16_tile11x3" packs it in 3 tiles of at most 11 rows, "..x5" makes 5 passes over w.
+// Which inner kernel `rows` rows use, for benchmarks and for tests that must cross every tile: "avx3_bf16_direct1"
+// reads x where it lies, "avx3_bf16_tile11x3" packs it in 3 tiles of at most 11 rows, "..x5" makes 5 passes over w.
 std::string matmul_kernel_name(std::size_t rows, Dtype dtype);
 
 // ---- Elementwise and norms ------------------------------------------------------------------------------------------
@@ -88,8 +88,8 @@ struct PagedGeometry {
 };
 
 // Writes K and V of `rows` consecutive positions from `start` into the blocks, rounded to the cache's dtype.
-// k, v: [rows] rows with stride `row_stride` floats, kv_heads * head_dim used. blocks[b] is the address of the span that
-// holds positions b * block_tokens and on.
+// k, v: [rows] rows with stride `row_stride` floats, kv_heads * head_dim used. blocks[b] is the address of the span
+// that holds positions b * block_tokens and on.
 void write_kv(const PagedGeometry& geometry, const float* k, const float* v, std::size_t row_stride, std::size_t rows,
               std::size_t start, std::byte* const* blocks);
 
@@ -101,12 +101,13 @@ struct AttentionTask {
   std::size_t out_stride = 0;
   std::size_t rows = 0;
   std::size_t start = 0;
-  std::byte* const* blocks = nullptr;  // addresses of this layer's spans, (start + rows + block_tokens - 1) / block_tokens
+  std::byte* const* blocks =
+      nullptr;  // addresses of this layer's spans, (start + rows + block_tokens - 1) / block_tokens
 };
 
-// softmax(q K^T * scale) V per head over the cache in f32, reduced over units of 128 positions (counted from 0, whatever
-// the block size), which are joined in order. `window` > 0 masks keys more than window - 1 positions back. Positions
-// past a row's own are never read into the result, whatever bytes the block holds there.
+// softmax(q K^T * scale) V per head over the cache in f32, reduced over units of 128 positions (counted from 0,
+// whatever the block size), which are joined in order. `window` > 0 masks keys more than window - 1 positions back.
+// Positions past a row's own are never read into the result, whatever bytes the block holds there.
 void paged_attention(ThreadPool& pool, const PagedGeometry& geometry, std::span<const AttentionTask> tasks, float scale,
                      std::size_t window);
 
@@ -115,11 +116,12 @@ void paged_attention(ThreadPool& pool, const PagedGeometry& geometry, std::span<
 // Index of the largest value; the lowest index among equals. NaN is never chosen unless all are NaN (then 0).
 std::size_t argmax(std::span<const float> values);
 
-// ---- The machine's limits, for benchmarks -----------------------------------------------------------------------------
+// ---- The machine's limits, for benchmarks
+// -----------------------------------------------------------------------------
 
 struct MachineLimits {
-  double read_gb_s = 0;      // all pool threads reading one buffer far larger than the caches
-  double f32_gflop_s = 0;    // all pool threads, dependent-free FMA chains in registers
+  double read_gb_s = 0;    // all pool threads reading one buffer far larger than the caches
+  double f32_gflop_s = 0;  // all pool threads, dependent-free FMA chains in registers
 };
 MachineLimits measure_machine(ThreadPool& pool);
 

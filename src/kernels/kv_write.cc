@@ -52,7 +52,8 @@ void write_values(const BlockRows& part, std::size_t head, std::size_t head_dim,
 
 // K of one head, transposed: kLanes dimensions of all rows are narrowed to a small square, then leave by its columns.
 template <Dtype kType>
-void write_keys(const BlockRows& part, std::size_t head, std::size_t head_dim, std::size_t block_tokens, std::byte* to) {
+void write_keys(const BlockRows& part, std::size_t head, std::size_t head_dim, std::size_t block_tokens,
+                std::byte* to) {
   using Stored = std::conditional_t<kType == Dtype::kF32, std::uint32_t, std::uint16_t>;
   constexpr std::size_t kSide = 16;
   Stored square[kSide][kLanes];
@@ -106,8 +107,9 @@ void write_kv(const PagedGeometry& geometry, const float* k, const float* v, std
     const std::size_t position = start + done;
     const std::size_t at = position % geometry.block_tokens;
     const std::size_t count = std::min(rows - done, geometry.block_tokens - at);
-    HWY_DYNAMIC_DISPATCH(write_block)(geometry, {k + done * row_stride, v + done * row_stride, row_stride, count, at,
-                                                 blocks[position / geometry.block_tokens]});
+    HWY_DYNAMIC_DISPATCH(write_block)
+    (geometry,
+     {k + done * row_stride, v + done * row_stride, row_stride, count, at, blocks[position / geometry.block_tokens]});
     done += count;
   }
 }

@@ -73,8 +73,8 @@ void direct_panels(const ProductPart& part, std::size_t begin, std::size_t end) 
 
 // ---- More rows: bound by multiply-adds ------------------------------------------------------------------------------
 
-// Several tiles pass over a panel: k runs in chunks, so that a chunk of w, and its part of x, stay in the first two caches
-// meanwhile. From kTilesToWiden tiles on it pays to widen the chunk once for all of them.
+// Several tiles pass over a panel: k runs in chunks, so that a chunk of w, and its part of x, stay in the first two
+// caches meanwhile. From kTilesToWiden tiles on it pays to widen the chunk once for all of them.
 inline constexpr std::size_t kTilesToWiden = 4;
 inline constexpr std::size_t kChunk = 512;
 inline constexpr std::size_t kWideChunk = 256;

@@ -34,7 +34,7 @@ struct ProductPart {
 
 // What the instruction set at hand can do.
 struct TileLimits {
-  std::size_t direct_rows = 0;  // up to so many rows, x is used where it lies
+  std::size_t direct_rows = 0;    // up to so many rows, x is used where it lies
   std::size_t direct_panels = 0;  // panels that the widest such kernel takes at once
   std::size_t tile_rows = 0;
 };

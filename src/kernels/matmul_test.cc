@@ -48,7 +48,8 @@ TEST_P(MatmulTest, AgreesWithDoublePrecision) {
   ThreadPool pool(2);
   for (const Dtype dtype : kAllDtypes) {
     for (const std::size_t rows : {1, 2, 3, 4, 5, 12, 13, 50}) {
-      for (const auto& [n, k] : {std::pair<std::size_t, std::size_t>{1, 1}, {31, 7}, {32, 64}, {33, 255}, {100, 257}, {288, 513}}) {
+      for (const auto& [n, k] :
+           {std::pair<std::size_t, std::size_t>{1, 1}, {31, 7}, {32, 64}, {33, 255}, {100, 257}, {288, 513}}) {
         const Weights w(n, k, dtype);
         const std::vector<float> x = random_floats(rows * k, 11);
         const std::vector<float> y = product(pool, x, w);
@@ -90,7 +91,8 @@ TEST_P(MatmulTest, ElementsAreOneChainInTheOrderOfK) {
           for (std::size_t i = 0; i < w.k(); ++i) {
             chain = multiply_add(GetParam(), x[r * w.k() + i], static_cast<float>(w.at(c, i)), chain);
           }
-          ASSERT_EQ(y[r * w.n() + c], chain) << dtype_name(dtype) << " rows " << rows << " row " << r << " column " << c;
+          ASSERT_EQ(y[r * w.n() + c], chain)
+              << dtype_name(dtype) << " rows " << rows << " row " << r << " column " << c;
         }
       }
     }

@@ -10,7 +10,8 @@ namespace {
 constexpr std::size_t kHalf = kPanelColumns / 2;
 
 // Where column `column` of a panel lies in each row of it. bf16 rows are 16 words of 32 bits that hold columns i and
-// i + 16: widening to f32 is then one shift for the low half and one mask for the high half, whatever the vector's size.
+// i + 16: widening to f32 is then one shift for the low half and one mask for the high half, whatever the vector's
+// size.
 constexpr std::size_t position(std::size_t column, Dtype dtype) {
   if (dtype != Dtype::kBf16) return column;
   return column < kHalf ? 2 * column : 2 * (column - kHalf) + 1;
@@ -95,8 +96,8 @@ std::size_t packed_bytes(std::size_t n, std::size_t k, Dtype dtype) {
 
 void pack_matrix(ThreadPool& pool, const void* w, Dtype from, std::size_t n, std::size_t k, std::byte* to, Dtype dtype,
                  std::size_t column_offset, std::size_t n_total) {
-  NMC_REQUIRE(column_offset <= n_total && n <= n_total - column_offset, "column_offset={} n={} n_total={}", column_offset, n,
-              n_total);
+  NMC_REQUIRE(column_offset <= n_total && n <= n_total - column_offset, "column_offset={} n={} n_total={}",
+              column_offset, n, n_total);
   NMC_REQUIRE(column_offset % kPanelColumns == 0, "column_offset={}", column_offset);
   NMC_REQUIRE(n % kPanelColumns == 0 || column_offset + n == n_total, "n={} column_offset={} n_total={}", n,
               column_offset, n_total);

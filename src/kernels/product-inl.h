@@ -136,8 +136,8 @@ HWY_INLINE void product_tile(const Rows x, const Strip strip, std::size_t depth,
   }
 }
 
-// For one to kDirectRows rows: several strips side by side, so that enough chains are in flight to hide the latency of the
-// multiply-add and of memory. Needs no packed x.
+// For one to kDirectRows rows: several strips side by side, so that enough chains are in flight to hide the latency of
+// the multiply-add and of memory. Needs no packed x.
 template <std::size_t kRows, std::size_t kWide, Dtype kType>
 HWY_INLINE void product_wide(const StridedRows<0> x, const std::byte* panels, std::size_t panel_bytes,
                              std::size_t first_strip, std::size_t depth, float* y, std::size_t y_stride) {

@@ -13,8 +13,8 @@ namespace nmc::kernels {
 // Not thread-safe; meant to be thread_local. Only grows.
 class Scratch {
  public:
-  // At least `floats` floats, aligned to 64 bytes. Contents are unspecified, except that they were zero at first. Earlier
-  // pointers end with a call that grows.
+  // At least `floats` floats, aligned to 64 bytes. Contents are unspecified, except that they were zero at first.
+  // Earlier pointers end with a call that grows.
   float* reserve(std::size_t floats) {
     if (floats > size_) grow(floats);
     return data_.get();

@@ -134,8 +134,8 @@ HWY_INLINE void store_narrowed(VF v, std::byte* to) {
 
 // ---- exp ------------------------------------------------------------------------------------------------------------
 
-// exp(x) for x <= 88, relative error below 2e-7; 0 below -87 (where results would be subnormal). NaN stays NaN. Each lane's result
-// depends on that lane only.
+// exp(x) for x <= 88, relative error below 2e-7; 0 below -87 (where results would be subnormal). NaN stays NaN. Each
+// lane's result depends on that lane only.
 HWY_INLINE VF exp_f32(VF x) {
   const F32 f32;
   const I32 i32;

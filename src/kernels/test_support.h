@@ -52,8 +52,10 @@ inline std::vector<std::byte> narrowed(std::span<const float> values, Dtype dtyp
   std::vector<std::byte> bytes(values.size() * dtype_bytes(dtype));
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::uint16_t half = dtype == Dtype::kBf16 ? bf16_from_f32(values[i]) : f16_from_f32(values[i]);
-    if (dtype == Dtype::kF32) std::memcpy(&bytes[4 * i], &values[i], 4);
-    else std::memcpy(&bytes[2 * i], &half, 2);
+    if (dtype == Dtype::kF32)
+      std::memcpy(&bytes[4 * i], &values[i], 4);
+    else
+      std::memcpy(&bytes[2 * i], &half, 2);
   }
   return bytes;
 }

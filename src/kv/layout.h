@@ -24,9 +24,7 @@ struct KvLayout {
   Dtype dtype = Dtype::kBf16;
   LayoutKind kind = LayoutKind::kKTransposed;
 
-  std::size_t span_bytes() const {
-    return std::size_t{2} * kv_heads * head_dim * block_tokens * dtype_bytes(dtype);
-  }
+  std::size_t span_bytes() const { return std::size_t{2} * kv_heads * head_dim * block_tokens * dtype_bytes(dtype); }
   std::size_t block_bytes() const { return layers * span_bytes(); }
   std::size_t span_offset(std::size_t layer) const { return layer * span_bytes(); }
   std::size_t blocks_for(std::size_t tokens) const { return (tokens + block_tokens - 1) / block_tokens; }

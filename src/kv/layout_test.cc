@@ -35,13 +35,12 @@ TEST(KvLayout, BlocksCoverTheTokens) {
 }
 
 TEST(KvLayout, LargeShapesDontWrap) {
-  constexpr KvLayout kLarge{.layers = 128, .kv_heads = 128, .head_dim = 256, .block_tokens = 1024, .dtype = Dtype::kF32};
+  constexpr KvLayout kLarge{
+      .layers = 128, .kv_heads = 128, .head_dim = 256, .block_tokens = 1024, .dtype = Dtype::kF32};
   EXPECT_EQ(kLarge.block_bytes(), std::size_t{128} * 2 * 128 * 256 * 1024 * 4);
 }
 
-TEST(KvLayout, ReadsInASentence) {
-  EXPECT_EQ(kTinyLlama.to_string(), "22 layers, 4 kv heads of 64, 16 tokens, bf16");
-}
+TEST(KvLayout, ReadsInASentence) { EXPECT_EQ(kTinyLlama.to_string(), "22 layers, 4 kv heads of 64, 16 tokens, bf16"); }
 
 TEST(KvLayout, EqualMeansEveryField) {
   KvLayout layout = kTinyLlama;

@@ -15,15 +15,16 @@ namespace nmc::kv {
 using TokenId = std::uint32_t;
 using PrefixKey = Digest;
 
-// All that must be equal for KV to be interchangeable. Each part is hashed with its length, so parts can't run together.
+// All that must be equal for KV to be interchangeable. Each part is hashed with its length, so parts can't run
+// together.
 struct Namespace {
-  std::string weights;      // digest of the weights
-  std::string config;       // digest of what else shapes the forward pass
-  std::string tokenizer;    // digest of the tokenizer
+  std::string weights;    // digest of the weights
+  std::string config;     // digest of what else shapes the forward pass
+  std::string tokenizer;  // digest of the tokenizer
   KvLayout layout;
-  std::string adapter;      // "" = none
-  std::string salt;         // tenant's salt, "" = none
-  std::string scope;        // "" = shared by all workers; else the one worker whose blocks these are
+  std::string adapter;  // "" = none
+  std::string salt;     // tenant's salt, "" = none
+  std::string scope;    // "" = shared by all workers; else the one worker whose blocks these are
   std::string instruction_level;
   std::uint32_t numerics_version = 0;
 

@@ -37,13 +37,18 @@ std::vector<std::string> hex(std::span<const PrefixKey> keys) {
 
 // The expected values below were computed by Python's hashlib from the definitions in prefix.h. They may only change
 // together with the namespace's version: keys name what lies on disks and in other processes.
-TEST(Namespace, DigestIsTheDocumentedOne) { EXPECT_EQ(example().digest().hex(), "49c39c8ba68453f1365027b6645a4c7ef06cf4d0df52bd299a25699f4eb9fc2a"); }
+TEST(Namespace, DigestIsTheDocumentedOne) {
+  EXPECT_EQ(example().digest().hex(), "49c39c8ba68453f1365027b6645a4c7ef06cf4d0df52bd299a25699f4eb9fc2a");
+}
 
 TEST(PrefixChain, KeysAreTheDocumentedOnes) {
   PrefixChain chain(example().digest(), 16);
   EXPECT_EQ(chain.last_key().hex(), "6cad4f8edff029f08ca6a7d07f4035585082029d5a42931dfe7d9110ab55520a");
   chain.append(counting(48));
-  EXPECT_THAT(hex(chain.keys()), testing::ElementsAre("3788e6f4d82eca1a02976058aa19a3ede7d23fa4cb52970b12194008d7e91741", "7ccd7c4cb29d50b92f6107d20eeb9c4a8b4249ca6a2303d87c45fb3270d1d9e8", "b630591a916d6bb07ba2bfa955d89639c38040581560ef40416a4f137d5427ac"));
+  EXPECT_THAT(hex(chain.keys()),
+              testing::ElementsAre("3788e6f4d82eca1a02976058aa19a3ede7d23fa4cb52970b12194008d7e91741",
+                                   "7ccd7c4cb29d50b92f6107d20eeb9c4a8b4249ca6a2303d87c45fb3270d1d9e8",
+                                   "b630591a916d6bb07ba2bfa955d89639c38040581560ef40416a4f137d5427ac"));
   EXPECT_EQ(chain.tail_object_key().hex(), "8213eaa6d9293609b69a221588b670d6045be3e1baadadf17957f676291dcc4a");
   chain.append(48);
   chain.append(4294967295u);

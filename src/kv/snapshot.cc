@@ -33,7 +33,7 @@ struct WireHeader {
   std::uint64_t blocks = 0;
   std::uint64_t total_bytes = 0;  // of the whole stream
   std::array<std::uint64_t, 3> reserved{};
-  std::uint64_t checksum = 0;     // XXH3 of all before
+  std::uint64_t checksum = 0;  // XXH3 of all before
 };
 static_assert(sizeof(WireHeader) == 128);
 
@@ -99,9 +99,12 @@ void SnapshotEncoder::put(std::span<const std::byte> bytes) {
 }
 
 void SnapshotEncoder::span(std::uint32_t block, std::uint32_t first_layer, std::span<const std::byte> payload) {
-  NMC_REQUIRE(payload.size() == payload_bytes(header_) && spans_ < span_count(header_), "payload={} spans={}", payload.size(),
-              spans_);
-  WireItem item{.magic = kSpanMagic, .block = block, .first_layer = first_layer, .layers = header_.layers_per_span,
+  NMC_REQUIRE(payload.size() == payload_bytes(header_) && spans_ < span_count(header_), "payload={} spans={}",
+              payload.size(), spans_);
+  WireItem item{.magic = kSpanMagic,
+                .block = block,
+                .first_layer = first_layer,
+                .layers = header_.layers_per_span,
                 .payload_bytes = payload.size()};
   const std::size_t item_at = at_;
   at_ += sizeof item;
@@ -150,7 +153,8 @@ Result<void> SnapshotDecoder::feed(std::span<const std::byte> bytes) {
 Result<void> SnapshotDecoder::finish() {
   if (state_ == State::kDone) return {};
   if (state_ == State::kFailed) return corrupt("snapshot: refused before");
-  return corrupt("snapshot: cut short, {} spans are missing", state_ == State::kHeader ? "all" : std::to_string(spans_left_));
+  return corrupt("snapshot: cut short, {} spans are missing",
+                 state_ == State::kHeader ? "all" : std::to_string(spans_left_));
 }
 
 // Consumes at least one byte of `bytes`, or fails.
@@ -189,8 +193,11 @@ Result<void> SnapshotDecoder::read_header() {
   if (wire.version != kVersion) return version_mismatch("snapshot: version {}, expected {}", wire.version, kVersion);
   if (wire.checksum != sum_of(wire)) return corrupt("snapshot: the header's checksum doesn't hold");
 
-  header_.layout = {.layers = wire.layers, .kv_heads = wire.kv_heads, .head_dim = wire.head_dim,
-                    .block_tokens = wire.block_tokens, .dtype = static_cast<Dtype>(wire.dtype),
+  header_.layout = {.layers = wire.layers,
+                    .kv_heads = wire.kv_heads,
+                    .head_dim = wire.head_dim,
+                    .block_tokens = wire.block_tokens,
+                    .dtype = static_cast<Dtype>(wire.dtype),
                     .kind = static_cast<LayoutKind>(wire.kind)};
   header_.ns.bytes = wire.ns;
   header_.tokens = wire.tokens;
@@ -207,7 +214,8 @@ Result<void> SnapshotDecoder::read_header() {
   }
   // What is left follows from the fields above, so the whole header must be what we would have written.
   const WireHeader expected = to_wire(header_);
-  if (std::memcmp(&wire, &expected, sizeof wire) != 0) return corrupt("snapshot: the header's sizes contradict each other");
+  if (std::memcmp(&wire, &expected, sizeof wire) != 0)
+    return corrupt("snapshot: the header's sizes contradict each other");
 
   spans_left_ = span_count(header_);
   seen_.assign(spans_left_, false);
@@ -223,7 +231,8 @@ Result<void> SnapshotDecoder::read_item() {
   if (item.magic == kEndMagic) {
     if (spans_left_ != 0) return corrupt("snapshot: ends with {} spans missing", spans_left_);
     const WireItem expected{.magic = kEndMagic, .payload_bytes = seen_.size(), .checksum = item.checksum};
-    if (std::memcmp(&item, &expected, sizeof item) != 0) return corrupt("snapshot: its end names {} spans", item.payload_bytes);
+    if (std::memcmp(&item, &expected, sizeof item) != 0)
+      return corrupt("snapshot: its end names {} spans", item.payload_bytes);
     state_ = State::kDone;
     return {};
   }
@@ -234,10 +243,12 @@ Result<void> SnapshotDecoder::read_item() {
   fits = fits && item.first_layer < header_.layout.layers;
 #endif
   if (!fits) {
-    return corrupt("snapshot: span of block {}, layers {}+{}, {} bytes, in a snapshot of {} blocks, {} layers", item.block,
-                   item.first_layer, item.layers, item.payload_bytes, header_.blocks(), header_.layout.layers);
+    return corrupt("snapshot: span of block {}, layers {}+{}, {} bytes, in a snapshot of {} blocks, {} layers",
+                   item.block, item.first_layer, item.layers, item.payload_bytes, header_.blocks(),
+                   header_.layout.layers);
   }
-  const std::size_t place = std::size_t{item.block} * (header_.layout.layers / item.layers) + item.first_layer / item.layers;
+  const std::size_t place =
+      std::size_t{item.block} * (header_.layout.layers / item.layers) + item.first_layer / item.layers;
   if (seen_[place]) return corrupt("snapshot: block {}, layer {} comes twice", item.block, item.first_layer);
   seen_[place] = true;
 

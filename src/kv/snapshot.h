@@ -1,9 +1,9 @@
-// A sequence's KV as one stream of bytes, for shared memory, wire and disk: a header, spans (whole layers of one block, each
-// with its checksum) in any order, an end. A receiver can place layer by layer while the sender still computes. Byte layout:
-// docs/formats.md, "Snapshot".
+// A sequence's KV as one stream of bytes, for shared memory, wire and disk: a header, spans (whole layers of one block,
+// each with its checksum) in any order, an end. A receiver can place layer by layer while the sender still computes.
+// Byte layout: docs/formats.md, "Snapshot".
 //
-// A snapshot of another version, layout or namespace is kVersionMismatch with both values (a miss with its reason for whoever
-// asked); anything damaged, cut, missing or twice is kCorrupt.
+// A snapshot of another version, layout or namespace is kVersionMismatch with both values (a miss with its reason for
+// whoever asked); anything damaged, cut, missing or twice is kCorrupt.
 #pragma once
 
 #include <array>
@@ -68,8 +68,8 @@ class SnapshotSink {
   virtual void on_span(std::uint32_t, std::uint32_t /*first_layer*/, std::uint32_t /*layers*/) {}
 };
 
-// Takes the stream in pieces of any size and writes payloads straight to where the sink wants them. Never allocates by what
-// the stream claims before it was checked. After an error it takes nothing more. Not thread-safe.
+// Takes the stream in pieces of any size and writes payloads straight to where the sink wants them. Never allocates by
+// what the stream claims before it was checked. After an error it takes nothing more. Not thread-safe.
 class SnapshotDecoder {
  public:
   // Refuses what isn't `layout` and `ns`, or has more than `tokens_max` tokens.
@@ -97,9 +97,9 @@ class SnapshotDecoder {
   SnapshotHeader header_;
   std::array<std::byte, 128> fixed_;  // a header or item being gathered
   std::size_t fixed_size_ = 0;
-  std::vector<bool> seen_;            // by block and group of layers
+  std::vector<bool> seen_;  // by block and group of layers
   std::uint64_t spans_left_ = 0;
-  std::uint32_t block_ = 0;           // of the payload under way
+  std::uint32_t block_ = 0;  // of the payload under way
   std::uint32_t first_layer_ = 0;
   std::uint64_t checksum_ = 0;
   std::byte* payload_ = nullptr;

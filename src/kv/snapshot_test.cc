@@ -28,7 +28,9 @@ Digest name_space(std::uint8_t first = 1) {
   return ns;
 }
 
-SnapshotHeader header_of(std::uint32_t layers_per_span = 2) { return {kLayout, name_space(), kTokens, layers_per_span}; }
+SnapshotHeader header_of(std::uint32_t layers_per_span = 2) {
+  return {kLayout, name_space(), kTokens, layers_per_span};
+}
 
 std::vector<Bytes> random_blocks(std::uint64_t seed = 1) {
   Rng rng(seed);
@@ -165,7 +167,8 @@ TEST(Snapshot, SpansMayComeInAnyOrderAndArriveBeforeTheNextIsWritten) {
   std::size_t placed = 0;
   for (std::uint32_t layer = 0; layer < kLayout.layers; layer += 2) {
     for (std::uint32_t block = 3; block-- > 0;) {
-      encoder.span(block, layer, std::span(blocks[block]).subspan(kLayout.span_offset(layer), 2 * kLayout.span_bytes()));
+      encoder.span(block, layer,
+                   std::span(blocks[block]).subspan(kLayout.span_offset(layer), 2 * kLayout.span_bytes()));
       ASSERT_TRUE(send());
       ASSERT_EQ(receiver.spans.size(), ++placed);
       EXPECT_EQ(receiver.spans.back(), std::pair(block, layer));
@@ -186,7 +189,8 @@ TEST(Snapshot, EveryFlippedBitIsFound) {
     damaged[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
     const Error error = error_of(damaged);
     const bool version = bit / 8 >= 8 && bit / 8 < 12;
-    ASSERT_EQ(error.code, version ? ErrorCode::kVersionMismatch : ErrorCode::kCorrupt) << "bit " << bit << ": " << error.message;
+    ASSERT_EQ(error.code, version ? ErrorCode::kVersionMismatch : ErrorCode::kCorrupt)
+        << "bit " << bit << ": " << error.message;
   }
 }
 
@@ -244,14 +248,16 @@ TEST(Snapshot, LiesInTheHeaderAreRefused) {
     EXPECT_THAT(error_of(with_header_field(stream, 36, layers_per_span)).message, HasSubstr("expected a divisor of 4"));
   }
   for (const std::size_t field : {12, 34, 80, 88, 96, 104, 112}) {
-    EXPECT_THAT(error_of(with_header_field(stream, field, std::uint16_t{77})).message, HasSubstr("contradict")) << field;
+    EXPECT_THAT(error_of(with_header_field(stream, field, std::uint16_t{77})).message, HasSubstr("contradict"))
+        << field;
   }
 }
 
 TEST(Snapshot, LiesInASpanAreRefused) {
   const Bytes stream = encode(header_of(2), random_blocks());
   const std::size_t item = item_at(1);
-  EXPECT_THAT(error_of(with_item_field(stream, item, 0, std::uint32_t{5})).message, HasSubstr("neither a span nor the end"));
+  EXPECT_THAT(error_of(with_item_field(stream, item, 0, std::uint32_t{5})).message,
+              HasSubstr("neither a span nor the end"));
   for (const std::uint32_t block : {3u, ~0u}) {
     EXPECT_THAT(error_of(with_item_field(stream, item, 4, block)).message, HasSubstr("span of block"));
   }
@@ -275,7 +281,8 @@ TEST(Snapshot, ASpanTwiceOrMissingIsAnError) {
   missing.insert(missing.end(), stream.end() - kItemBytes, stream.end());
   EXPECT_THAT(error_of(missing).message, HasSubstr("1 spans missing"));
 
-  EXPECT_THAT(error_of(with_item_field(stream, item_at(6), 16, std::uint64_t{5})).message, HasSubstr("its end names 5 spans"));
+  EXPECT_THAT(error_of(with_item_field(stream, item_at(6), 16, std::uint64_t{5})).message,
+              HasSubstr("its end names 5 spans"));
 }
 
 TEST(Snapshot, NothingIsTakenAfterARefusal) {

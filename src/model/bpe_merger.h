@@ -20,9 +20,7 @@ class BpeMerger {
     std::uint32_t at = 0;  // index of the left symbol
     kv::TokenId joined = 0;
     // For a heap with the best on top: earliest rule first, leftmost among equals.
-    bool operator<(const Candidate& other) const {
-      return rank != other.rank ? rank > other.rank : at > other.at;
-    }
+    bool operator<(const Candidate& other) const { return rank != other.rank ? rank > other.rank : at > other.at; }
   };
   struct Symbol {
     kv::TokenId id = 0;

@@ -69,9 +69,7 @@ TEST(BpeMergerTest, TheEarliestRuleWinsThenTheLeftmostPlace) {
   EXPECT_THAT(merged(merger, {}), IsEmpty());
 }
 
-TEST(BpeMergerTest, NoRulesMergeNothing) {
-  EXPECT_THAT(merged(BpeMerger({}), {0, 0}), ElementsAre(0, 0));
-}
+TEST(BpeMergerTest, NoRulesMergeNothing) { EXPECT_THAT(merged(BpeMerger({}), {0, 0}), ElementsAre(0, 0)); }
 
 TEST(BpeMergerTest, EqualsTheDefinition) {
   Rng rng(11);

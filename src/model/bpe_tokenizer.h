@@ -22,9 +22,9 @@ namespace nmc::model {
 
 // What tokenizer_config.json says beside tokenizer.json.
 struct TokenizerConfig {
-  std::string bos_token;                // "" = none
+  std::string bos_token;  // "" = none
   std::string eos_token;
-  std::optional<bool> add_bos_token;    // wins over the post-processor's template
+  std::optional<bool> add_bos_token;  // wins over the post-processor's template
 };
 
 // `name` is the file in messages.

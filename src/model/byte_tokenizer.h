@@ -9,11 +9,11 @@ class ByteTokenizer final : public Tokenizer {
  public:
   static constexpr TokenId kBos = 256;
   static constexpr TokenId kEos = 257;
-  static constexpr TokenId kSystem = 258;     // opens a turn of that role
+  static constexpr TokenId kSystem = 258;  // opens a turn of that role
   static constexpr TokenId kUser = 259;
   static constexpr TokenId kAssistant = 260;
   static constexpr TokenId kTool = 261;
-  static constexpr TokenId kEnd = 262;        // closes a turn
+  static constexpr TokenId kEnd = 262;  // closes a turn
   static constexpr std::size_t kVocabSize = 263;
 
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const override;

@@ -70,8 +70,8 @@ TEST_F(LoadChatTemplateTest, ATemplateThatIsNotUnderstoodIsNamed) {
   write("tokenizer_config.json", R"({"chat_template": "{% for m in messages %}{% endfor %}"})");
   const Error error = render_error();
   EXPECT_EQ(error.code, ErrorCode::kUnsupported);
-  EXPECT_EQ(error.message, fmt::format("chat_template of {}/tokenizer_config.json isn't understood yet",
-                                       folder_.path().string()));
+  EXPECT_EQ(error.message,
+            fmt::format("chat_template of {}/tokenizer_config.json isn't understood yet", folder_.path().string()));
   write("chat_template.jinja", "{{ messages }}");
   EXPECT_THAT(render_error().message, HasSubstr("chat_template.jinja"));
 }

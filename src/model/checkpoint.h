@@ -68,7 +68,7 @@ class Checkpoint {
 
  private:
   struct Place {
-    std::size_t file = 0;  // index in files_
+    std::size_t file = 0;   // index in files_
     std::size_t index = 0;  // index in its header's tensors
   };
 

@@ -79,9 +79,9 @@ TEST_F(CheckpointTest, TensorRefusesAnotherShapeTypeOrName) {
   write("model.safetensors", safetensors_of(all));
   const auto checkpoint = open();
   ASSERT_TRUE(checkpoint);
-  EXPECT_THAT(checkpoint->tensor("lm_head.weight", {8, 32}).error().message,
-              AllOf(HasSubstr("model.safetensors"), HasSubstr("lm_head.weight"), HasSubstr("[8, 32]"),
-                    HasSubstr("[32, 8]")));
+  EXPECT_THAT(
+      checkpoint->tensor("lm_head.weight", {8, 32}).error().message,
+      AllOf(HasSubstr("model.safetensors"), HasSubstr("lm_head.weight"), HasSubstr("[8, 32]"), HasSubstr("[32, 8]")));
   EXPECT_THAT(checkpoint->tensor("nothing", {1}).error().message, HasSubstr("\"nothing\" is missing"));
 }
 
@@ -217,16 +217,17 @@ TEST_F(CheckpointTest, AnIndexThatSwapsShardsIsRefused) {
   index_["weight_map"][shard1_[0].name] = kShard2;
   index_["weight_map"].erase(shard2_[1].name);
   write_index();
-  EXPECT_THAT(open_error(), AllOf(HasSubstr(fmt::format("\"{}\" is expected in {}, but lies in {}", shard1_[0].name,
-                                                        kShard2, kShard1)),
-                                  HasSubstr(fmt::format("\"{}\" of {} isn't in the index", shard2_[1].name, kShard2))));
+  EXPECT_THAT(
+      open_error(),
+      AllOf(HasSubstr(fmt::format("\"{}\" is expected in {}, but lies in {}", shard1_[0].name, kShard2, kShard1)),
+            HasSubstr(fmt::format("\"{}\" of {} isn't in the index", shard2_[1].name, kShard2))));
 }
 
 TEST_F(CheckpointTest, ShardsWithoutAnIndexAreRefused) {
   write_shards();
   ASSERT_TRUE(std::filesystem::remove(path("model.safetensors.index.json")));
-  EXPECT_THAT(open_error(), AllOf(HasSubstr("model.safetensors.index.json is missing"), HasSubstr(kShard1),
-                                  HasSubstr(kShard2)));
+  EXPECT_THAT(open_error(),
+              AllOf(HasSubstr("model.safetensors.index.json is missing"), HasSubstr(kShard1), HasSubstr(kShard2)));
 }
 
 TEST_F(CheckpointTest, AWholeFileBesideAnIndexIsAmbiguous) {

@@ -20,10 +20,10 @@ namespace nmc::model {
 // products of any few of them fit in 64 bits. They are claims about tensors: nothing may be allocated by them alone
 // until Checkpoint::validate() found the tensors.
 struct ModelConfig {
-  std::string model_type;         // "llama"
+  std::string model_type;  // "llama"
   std::size_t layers = 0;
-  std::size_t hidden = 0;         // width of the residual stream
-  std::size_t heads = 0;          // query heads
+  std::size_t hidden = 0;  // width of the residual stream
+  std::size_t heads = 0;   // query heads
   std::size_t kv_heads = 0;
   std::size_t head_dim = 0;
   std::size_t intermediate = 0;   // width inside the MLP
@@ -31,10 +31,10 @@ struct ModelConfig {
   std::size_t max_positions = 0;  // prompt plus output tokens
   float rms_epsilon = 1e-6f;
   float rope_theta = 10000.0f;
-  bool tie_embeddings = false;    // the output projection is the embedding
+  bool tie_embeddings = false;  // the output projection is the embedding
   std::optional<kv::TokenId> bos_id;
   std::vector<kv::TokenId> eos_ids;  // generation ends at any of them
-  std::string dtype;              // as the file says ("bfloat16"), "" if it doesn't; tensors carry their own
+  std::string dtype;                 // as the file says ("bfloat16"), "" if it doesn't; tensors carry their own
 
   std::size_t q_size() const { return heads * head_dim; }
   std::size_t kv_size() const { return kv_heads * head_dim; }

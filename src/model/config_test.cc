@@ -81,10 +81,9 @@ TEST(ConfigTest, CountsParameters) {
 TEST(ConfigTest, DigestTextTellsShapesApartAndIgnoresTheRest) {
   const std::string text = parse(small())->digest_text();
   EXPECT_EQ(parse(small_with(R"({"max_position_embeddings": 128, "torch_dtype": "float32"})"))->digest_text(), text);
-  for (const char* patch : {R"({"num_hidden_layers": 3})", R"({"rope_theta": 10000.5})",
-                            R"({"rms_norm_eps": 1.001e-5})",
-                            R"({"num_key_value_heads": 1})", R"({"head_dim": 4})",
-                            R"({"tie_word_embeddings": true})"}) {
+  for (const char* patch :
+       {R"({"num_hidden_layers": 3})", R"({"rope_theta": 10000.5})", R"({"rms_norm_eps": 1.001e-5})",
+        R"({"num_key_value_heads": 1})", R"({"head_dim": 4})", R"({"tie_word_embeddings": true})"}) {
     EXPECT_NE(parse(small_with(patch))->digest_text(), text) << patch;
   }
 }
@@ -99,14 +98,16 @@ constexpr BadConfig kBadConfigs[] = {
     {R"({"model_type": "mamba"})", ErrorCode::kUnsupported, {"model_type", "mamba", "llama"}},
     {R"({"model_type": null})", ErrorCode::kInvalidArgument, {"model_type", "missing"}},
     {R"({"model_type": 7})", ErrorCode::kInvalidArgument, {"model_type", "string", "7"}},
-    {R"({"architectures": ["LlamaForSequenceClassification"]})", ErrorCode::kUnsupported,
+    {R"({"architectures": ["LlamaForSequenceClassification"]})",
+     ErrorCode::kUnsupported,
      {"architectures", "LlamaForCausalLM", "Sequence"}},
     {R"({"architectures": []})", ErrorCode::kUnsupported, {"architectures"}},
     {R"({"hidden_act": "gelu"})", ErrorCode::kUnsupported, {"hidden_act", "silu", "gelu"}},
     {R"({"attention_bias": true})", ErrorCode::kUnsupported, {"attention_bias", "false", "true"}},
     {R"({"attention_bias": "no"})", ErrorCode::kInvalidArgument, {"attention_bias", "true or false"}},
     {R"({"mlp_bias": true})", ErrorCode::kUnsupported, {"mlp_bias"}},
-    {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8}})", ErrorCode::kUnsupported,
+    {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8}})",
+     ErrorCode::kUnsupported,
      {"rope_scaling.rope_type", "default", "llama3"}},
     {R"({"rope_scaling": {"type": "linear"}})", ErrorCode::kUnsupported, {"rope_scaling.type", "linear"}},
     {R"({"rope_scaling": 2})", ErrorCode::kInvalidArgument, {"rope_scaling", "2"}},
@@ -116,7 +117,8 @@ constexpr BadConfig kBadConfigs[] = {
     {R"({"partial_rotary_factor": 0.5})", ErrorCode::kUnsupported, {"partial_rotary_factor", "0.5"}},
     {R"({"num_key_value_heads": 3})", ErrorCode::kInvalidArgument, {"num_key_value_heads", "divisor", "3"}},
     {R"({"num_key_value_heads": 8})", ErrorCode::kInvalidArgument, {"num_key_value_heads", "divisor", "8"}},
-    {R"({"num_attention_heads": 3, "num_key_value_heads": 3})", ErrorCode::kInvalidArgument,
+    {R"({"num_attention_heads": 3, "num_key_value_heads": 3})",
+     ErrorCode::kInvalidArgument,
      {"num_attention_heads", "hidden_size", "3"}},
     {R"({"head_dim": 3})", ErrorCode::kInvalidArgument, {"head_dim", "even", "3"}},
     {R"({"head_dim": 4096})", ErrorCode::kInvalidArgument, {"head_dim", "4096"}},
@@ -125,15 +127,17 @@ constexpr BadConfig kBadConfigs[] = {
     {R"({"num_hidden_layers": 1.5})", ErrorCode::kInvalidArgument, {"num_hidden_layers", "1.5"}},
     {R"({"hidden_size": "8"})", ErrorCode::kInvalidArgument, {"hidden_size", "\"8\""}},
     {R"({"hidden_size": null})", ErrorCode::kInvalidArgument, {"hidden_size", "missing"}},
-    {R"({"hidden_size": 18446744073709551615})", ErrorCode::kInvalidArgument,
-     {"hidden_size", "18446744073709551615"}},
+    {R"({"hidden_size": 18446744073709551615})", ErrorCode::kInvalidArgument, {"hidden_size", "18446744073709551615"}},
     {R"({"vocab_size": 4294967296})", ErrorCode::kInvalidArgument, {"vocab_size"}},
     {R"({"intermediate_size": 0})", ErrorCode::kInvalidArgument, {"intermediate_size"}},
     {R"({"max_position_embeddings": 0})", ErrorCode::kInvalidArgument, {"max_position_embeddings"}},
-    {R"({"num_attention_heads": 4096, "num_key_value_heads": 1, "head_dim": 1024})", ErrorCode::kInvalidArgument,
+    {R"({"num_attention_heads": 4096, "num_key_value_heads": 1, "head_dim": 1024})",
+     ErrorCode::kInvalidArgument,
      {"num_attention_heads", "head_dim", "1024"}},
     {R"({"hidden_size": 1048576, "intermediate_size": 1048576, "num_hidden_layers": 1024, "vocab_size": 16777216,
-         "num_attention_heads": 1024, "num_key_value_heads": 1024})", ErrorCode::kInvalidArgument, {"parameters"}},
+         "num_attention_heads": 1024, "num_key_value_heads": 1024})",
+     ErrorCode::kInvalidArgument,
+     {"parameters"}},
     {R"({"rms_norm_eps": 0})", ErrorCode::kInvalidArgument, {"rms_norm_eps", "0"}},
     {R"({"rms_norm_eps": "1e-5"})", ErrorCode::kInvalidArgument, {"rms_norm_eps"}},
     {R"({"rope_theta": -1})", ErrorCode::kInvalidArgument, {"rope_theta", "-1"}},

@@ -15,12 +15,12 @@ namespace {
 using kernels::PackedMatrix;
 
 struct LayerWeights {
-  const float* input_norm = nullptr;      // [hidden]
-  const float* post_norm = nullptr;       // [hidden]
-  PackedMatrix qkv;                       // [q + 2 kv][hidden]
-  PackedMatrix out;                       // [hidden][q]
-  PackedMatrix gate_up;                   // [2 intermediate][hidden]
-  PackedMatrix down;                      // [hidden][intermediate]
+  const float* input_norm = nullptr;  // [hidden]
+  const float* post_norm = nullptr;   // [hidden]
+  PackedMatrix qkv;                   // [q + 2 kv][hidden]
+  PackedMatrix out;                   // [hidden][q]
+  PackedMatrix gate_up;               // [2 intermediate][hidden]
+  PackedMatrix down;                  // [hidden][intermediate]
 };
 
 std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
@@ -80,7 +80,8 @@ class Packer {
     for (const Part& part : parts) rows += part.rows;
     PackedMatrix packed{arena_.take(kernels::packed_bytes(rows, columns, dtype_)), rows, columns, dtype_};
     NMC_ASSIGN_OR_RETURN(const Weights stacked, stack(parts, columns));
-    kernels::pack_matrix(pool_, stacked.data, stacked.dtype, rows, columns, const_cast<std::byte*>(packed.data), dtype_, 0, rows);
+    kernels::pack_matrix(pool_, stacked.data, stacked.dtype, rows, columns, const_cast<std::byte*>(packed.data), dtype_,
+                         0, rows);
     return packed;
   }
   Result<PackedMatrix> matrix(const std::string& name, std::size_t rows, std::size_t columns) {
@@ -108,8 +109,8 @@ class Packer {
   }
 
  private:
-  // The parts' rows one after another. One part is passed through; several are copied together, since a part's rows need
-  // not fill whole panels.
+  // The parts' rows one after another. One part is passed through; several are copied together, since a part's rows
+  // need not fill whole panels.
   Result<Weights> stack(std::span<const Part> parts, std::size_t columns) {
     if (parts.size() == 1) return source_.tensor(parts[0].name, parts[0].rows, columns);
     Dtype dtype = Dtype::kF32;
@@ -150,7 +151,7 @@ struct BlockRows {
   std::size_t chunk = 0;
   std::size_t first_row = 0;  // among all rows of the pass
   std::size_t rows = 0;
-  std::size_t position = 0;   // of the first row
+  std::size_t position = 0;  // of the first row
 };
 
 }  // namespace
@@ -158,14 +159,14 @@ struct BlockRows {
 // ---- Workspace ------------------------------------------------------------------------------------------------------
 
 struct Workspace::Impl {
-  std::vector<float> x;        // [rows][hidden] residual stream
-  std::vector<float> normed;   // [rows][hidden]
-  std::vector<float> qkv;      // [rows][q + 2 kv]
-  std::vector<float> attended; // [rows][q]
-  std::vector<float> gate_up;  // [rows][2 intermediate]
-  std::vector<float> hidden;   // [rows][intermediate]
-  std::vector<float> cos, sin; // [rows][head_dim / 2]
-  std::vector<float> logits;   // [wanted][vocab]
+  std::vector<float> x;         // [rows][hidden] residual stream
+  std::vector<float> normed;    // [rows][hidden]
+  std::vector<float> qkv;       // [rows][q + 2 kv]
+  std::vector<float> attended;  // [rows][q]
+  std::vector<float> gate_up;   // [rows][2 intermediate]
+  std::vector<float> hidden;    // [rows][intermediate]
+  std::vector<float> cos, sin;  // [rows][head_dim / 2]
+  std::vector<float> logits;    // [wanted][vocab]
   std::vector<BlockRows> block_rows;
   std::vector<std::vector<std::byte*>> spans;  // per chunk: this layer's address in each block
   std::vector<kernels::AttentionTask> tasks;
@@ -195,8 +196,8 @@ struct Decoder::Impl {
   Result<LayerWeights> pack_layer(Packer& packer, std::size_t layer) const;
   void embed(std::span<const Chunk> chunks, Workspace::Impl& w) const;
   void prepare(std::span<const Chunk> chunks, std::uint32_t block_tokens, std::size_t rows, Workspace::Impl& w) const;
-  void run_layer(ThreadPool& pool, std::span<const Chunk> chunks, std::size_t layer, const kernels::PagedGeometry& geometry,
-                 std::size_t rows, Workspace::Impl& w) const;
+  void run_layer(ThreadPool& pool, std::span<const Chunk> chunks, std::size_t layer,
+                 const kernels::PagedGeometry& geometry, std::size_t rows, Workspace::Impl& w) const;
   void write_logits(ThreadPool& pool, std::span<const Chunk> chunks, Workspace::Impl& w) const;
 };
 
@@ -213,7 +214,8 @@ Result<LayerWeights> Decoder::Impl::pack_layer(Packer& packer, std::size_t layer
   const Part gate_up[] = {{prefix + "mlp.gate_proj.weight", config.intermediate},
                           {prefix + "mlp.up_proj.weight", config.intermediate}};
   NMC_ASSIGN_OR_RETURN(weights.gate_up, packer.matrix(gate_up, config.hidden));
-  NMC_ASSIGN_OR_RETURN(weights.down, packer.matrix(prefix + "mlp.down_proj.weight", config.hidden, config.intermediate));
+  NMC_ASSIGN_OR_RETURN(weights.down,
+                       packer.matrix(prefix + "mlp.down_proj.weight", config.hidden, config.intermediate));
   return weights;
 }
 
@@ -320,8 +322,12 @@ void Decoder::Impl::prepare(std::span<const Chunk> chunks, std::uint32_t block_t
     NMC_REQUIRE(!chunk.tokens.empty() && chunk.blocks.size() * block_tokens >= end, "tokens={} start={} blocks={}",
                 chunk.tokens.size(), chunk.start, chunk.blocks.size());
     w.spans[c].resize(chunk.blocks.size());
-    w.tasks.push_back({.q = &w.qkv[row * qkv_size], .q_stride = qkv_size, .out = &w.attended[row * config.q_size()],
-                       .out_stride = config.q_size(), .rows = chunk.tokens.size(), .start = chunk.start,
+    w.tasks.push_back({.q = &w.qkv[row * qkv_size],
+                       .q_stride = qkv_size,
+                       .out = &w.attended[row * config.q_size()],
+                       .out_stride = config.q_size(),
+                       .rows = chunk.tokens.size(),
+                       .start = chunk.start,
                        .blocks = w.spans[c].data()});
     for (std::size_t position = chunk.start; position < end;) {
       const std::size_t take = std::min(end - position, block_tokens - position % block_tokens);
@@ -351,8 +357,8 @@ void Decoder::Impl::run_layer(ThreadPool& pool, std::span<const Chunk> chunks, s
     for (std::size_t i = begin; i < end; ++i) {
       const BlockRows& part = w.block_rows[i];
       for (std::size_t row = part.first_row; row < part.first_row + part.rows; ++row) {
-        kernels::rope_in_place(&w.qkv[row * qkv_size], config.heads + config.kv_heads, config.head_dim, &w.cos[row * half],
-                               &w.sin[row * half]);
+        kernels::rope_in_place(&w.qkv[row * qkv_size], config.heads + config.kv_heads, config.head_dim,
+                               &w.cos[row * half], &w.sin[row * half]);
       }
       const float* keys = &w.qkv[part.first_row * qkv_size + q_size];
       kernels::write_kv(geometry, keys, keys + kv_size, qkv_size, part.rows, part.position, w.spans[part.chunk].data());
@@ -398,8 +404,10 @@ void Decoder::forward(ThreadPool& pool, std::span<const Chunk> chunks, std::uint
   std::size_t rows = 0;
   for (const Chunk& chunk : chunks) rows += chunk.tokens.size();
   if (rows == 0) return;
-  const kernels::PagedGeometry geometry{.heads = impl_->config.heads, .kv_heads = impl_->config.kv_heads,
-                                        .head_dim = impl_->config.head_dim, .block_tokens = block_tokens,
+  const kernels::PagedGeometry geometry{.heads = impl_->config.heads,
+                                        .kv_heads = impl_->config.kv_heads,
+                                        .head_dim = impl_->config.head_dim,
+                                        .block_tokens = block_tokens,
                                         .dtype = impl_->dtype};
   impl_->prepare(chunks, block_tokens, rows, w);
   impl_->embed(chunks, w);

@@ -24,9 +24,9 @@ class WeightSource;
 struct Chunk {
   std::span<const kv::TokenId> tokens;  // at least one, each below the vocabulary size
   std::size_t start = 0;
-  std::span<std::byte* const> blocks;   // address of each block up to the last token's, in order; those that hold positions
-                                        // from `start` on are written
-  float* logits = nullptr;              // vocab floats for the last token, or nullptr when not wanted
+  std::span<std::byte* const> blocks;  // address of each block up to the last token's, in order; those that hold
+                                       // positions from `start` on are written
+  float* logits = nullptr;  // vocab floats for the last token, or nullptr when not wanted
 };
 
 // Scratch memory of one caller of forward(); grows to the largest pass seen. Not thread-safe.
@@ -44,12 +44,14 @@ class Workspace {
 // Immutable; forward() may run on several threads at once, each with its own Workspace and its own blocks to write.
 class Decoder {
  public:
-  // Packs the weights: 16-bit panels for kBf16 (f16 checkpoints stay f16), f32 for kF32. `dtype` is also the KV cache's.
+  // Packs the weights: 16-bit panels for kBf16 (f16 checkpoints stay f16), f32 for kF32. `dtype` is also the KV
+  // cache's.
   static Result<std::unique_ptr<Decoder>> create(const ModelConfig& config, WeightSource& weights, Dtype dtype,
                                                  ThreadPool& pool);
   static Result<std::unique_ptr<Decoder>> load(const Checkpoint& checkpoint, Dtype dtype, ThreadPool& pool);
   // Random weights drawn from `seed`, the same on every machine (RandomWeights).
-  static Result<std::unique_ptr<Decoder>> random(const ModelConfig& config, std::uint64_t seed, Dtype dtype, ThreadPool& pool);
+  static Result<std::unique_ptr<Decoder>> random(const ModelConfig& config, std::uint64_t seed, Dtype dtype,
+                                                 ThreadPool& pool);
   ~Decoder();
 
   const ModelConfig& config() const;
@@ -59,8 +61,8 @@ class Decoder {
   const std::string& weights_digest() const;
   std::size_t weight_bytes() const;  // packed
 
-  // One pass over all chunks: writes their KV into the blocks, fills the logits asked for. A chunk's bits don't depend on
-  // the other chunks nor on where a prompt was cut.
+  // One pass over all chunks: writes their KV into the blocks, fills the logits asked for. A chunk's bits don't depend
+  // on the other chunks nor on where a prompt was cut.
   void forward(ThreadPool& pool, std::span<const Chunk> chunks, std::uint32_t block_tokens, Workspace& workspace) const;
 
  private:

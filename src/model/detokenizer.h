@@ -22,9 +22,9 @@ class Utf8Stream {
  private:
   void push_byte(std::uint8_t byte, std::string& out);
 
-  std::string pending_;        // a proper prefix of a character
-  unsigned missing_ = 0;       // bytes to its end
-  std::uint8_t low_ = 0x80;    // bounds of the next byte
+  std::string pending_;      // a proper prefix of a character
+  unsigned missing_ = 0;     // bytes to its end
+  std::uint8_t low_ = 0x80;  // bounds of the next byte
   std::uint8_t high_ = 0xBF;
 };
 

@@ -74,11 +74,11 @@ TEST(DetokenizerTest, MaximalInvalidSequencesAreOneMarkEach) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"\x80", mark},
       {"\xC3\x28", mark + "("},
-      {"\xE0\x80\x80", mark + mark + mark},              // overlong
-      {"\xED\xA0\x80", mark + mark + mark},              // a surrogate
+      {"\xE0\x80\x80", mark + mark + mark},  // overlong
+      {"\xED\xA0\x80", mark + mark + mark},  // a surrogate
       {"\xED\x9F\xBF", "\uD7FF"},
-      {"\xF0\x80\x80\x80", mark + mark + mark + mark},   // overlong
-      {"\xF4\x90\x80\x80", mark + mark + mark + mark},   // beyond U+10FFFF
+      {"\xF0\x80\x80\x80", mark + mark + mark + mark},  // overlong
+      {"\xF4\x90\x80\x80", mark + mark + mark + mark},  // beyond U+10FFFF
       {"\xF4\x8F\xBF\xBF", "\U0010FFFF"},
       {"\xF0\x9F\x98\xF0\x9F\x98\x80", mark + "😀"},
       {"\xF0\x9F\xC3\xA9", mark + "é"},

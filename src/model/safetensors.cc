@@ -95,8 +95,7 @@ Result<void> read_metadata(const Json& json, std::map<std::string, std::string>&
   if (!json.is_object()) return corrupt("`__metadata__`: expected an object, got {}", json_type_name(json));
   for (const auto& [key, value] : json.items()) {
     if (!value.is_string()) {
-      return corrupt("`__metadata__`: expected strings only, got {} under {}", json_type_name(value),
-                     printable(key));
+      return corrupt("`__metadata__`: expected strings only, got {} under {}", json_type_name(value), printable(key));
     }
     metadata[key] = value.get<std::string>();
   }

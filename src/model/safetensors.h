@@ -22,10 +22,10 @@ inline constexpr std::uint64_t kSafetensorsHeaderLimit = 100'000'000;  // bytes,
 
 struct TensorInfo {
   std::string name;
-  std::string dtype_name;       // as the file says: "BF16", "I64", ...; always one of the format's own
-  std::optional<Dtype> dtype;   // what we compute with; nullopt for the other types
+  std::string dtype_name;            // as the file says: "BF16", "I64", ...; always one of the format's own
+  std::optional<Dtype> dtype;        // what we compute with; nullopt for the other types
   std::vector<std::uint64_t> shape;  // {} is one element; a 0 makes it empty
-  std::uint64_t begin = 0;      // bytes, from the start of the data section
+  std::uint64_t begin = 0;           // bytes, from the start of the data section
   std::uint64_t end = 0;
 
   std::uint64_t bytes() const { return end - begin; }
@@ -34,7 +34,7 @@ struct TensorInfo {
 struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;  // by name, each name once
   std::map<std::string, std::string> metadata;
-  std::uint64_t data_offset = 0;    // from the start of the file
+  std::uint64_t data_offset = 0;  // from the start of the file
 
   // nullptr when absent.
   const TensorInfo* find(std::string_view name) const;
@@ -72,8 +72,8 @@ class SafetensorsFile {
   Path path_;
   SafetensorsHeader header_;
   Mapping mapping_;
-  Mapping aligned_;                                    // copies of misaligned tensors
-  std::map<std::uint64_t, std::size_t> aligned_at_;    // TensorInfo::begin -> offset in aligned_
+  Mapping aligned_;                                  // copies of misaligned tensors
+  std::map<std::uint64_t, std::size_t> aligned_at_;  // TensorInfo::begin -> offset in aligned_
 };
 
 }  // namespace nmc::model

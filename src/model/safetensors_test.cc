@@ -59,10 +59,9 @@ TEST_F(SafetensorsTest, ReadsTensorsByName) {
 }
 
 TEST_F(SafetensorsTest, TakesScalarsAndEmptyTensors) {
-  const std::string header = "{" + tensor_entry("scalar", "F32", "[]", "[0,4]") + "," +
-                             tensor_entry("empty", "F32", "[0,7]", "[4,4]") + "," +
-                             tensor_entry("first", "BF16", "[0]", "[0,0]") + "," +
-                             tensor_entry("last", "F16", "[1]", "[4,6]") + "}";
+  const std::string header =
+      "{" + tensor_entry("scalar", "F32", "[]", "[0,4]") + "," + tensor_entry("empty", "F32", "[0,7]", "[4,4]") + "," +
+      tensor_entry("first", "BF16", "[0]", "[0,0]") + "," + tensor_entry("last", "F16", "[1]", "[4,6]") + "}";
   const auto file = open(safetensors_bytes(header, "abcdef"));
   ASSERT_TRUE(file) << file.error().message;
   EXPECT_EQ(file->bytes(*file->header().find("scalar")).size(), 4u);
@@ -151,7 +150,10 @@ constexpr BadTensor kBadTensors[] = {
     {"fraction", "[1]", "[0,4.0]", "abcd", {"data_offsets", "integers"}},
     {"offsets as text", "[1]", R"("0,4")", "abcd", {"data_offsets", "integers"}},
     {"past the end", "[2]", "[0,8]", "abcd", {"8 bytes of data expected", "holds 4"}},
-    {"far past the end", "[144115188075855872]", "[0,576460752303423488]", "abcd",
+    {"far past the end",
+     "[144115188075855872]",
+     "[0,576460752303423488]",
+     "abcd",
      {"576460752303423488 bytes", "holds 4"}},
     {"hole at the start", "[1]", "[4,8]", "abcdefgh", {"hole"}},
     {"shape beyond offsets", "[1000,1000]", "[0,4]", "abcd", {"4000000 bytes", "[1000, 1000]"}},
@@ -180,19 +182,29 @@ constexpr BadHeader kBadHeaders[] = {
     {"unknown type", R"({"a":{"dtype":"F42","shape":[1],"data_offsets":[0,4]}})", "abcd", {"\"a\"", "F42"}},
     {"type as number", R"({"a":{"dtype":32,"shape":[1],"data_offsets":[0,4]}})", "abcd", {"\"a\"", "dtype"}},
     {"trailing byte",
-     R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "abcde", {"4 bytes of data expected", "holds 5"}},
+     R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+     "abcde",
+     {"4 bytes of data expected", "holds 5"}},
     {"overlap",
      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-     R"("b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})", "abcdef", {"\"b\"", "overlap"}},
+     R"("b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})",
+     "abcdef",
+     {"\"b\"", "overlap"}},
     {"same place twice",
      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-     R"("b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "abcd", {"\"b\"", "overlap"}},
+     R"("b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+     "abcd",
+     {"\"b\"", "overlap"}},
     {"hole",
      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-     R"("b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})", "abcdefghijkl", {"\"b\"", "hole"}},
+     R"("b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})",
+     "abcdefghijkl",
+     {"\"b\"", "hole"}},
     {"name twice",
      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-     R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "abcd", {"duplicate", "\"a\""}},
+     R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+     "abcd",
+     {"duplicate", "\"a\""}},
     {"metadata not an object", R"({"__metadata__":"x"})", "", {"__metadata__", "object"}},
     {"metadata not text", R"({"__metadata__":{"k":1}})", "", {"__metadata__", "\"k\""}},
 };
@@ -227,10 +239,10 @@ TEST_F(SafetensorsTest, RefusesABadHeaderNamingFileAndReason) {
 TEST_F(SafetensorsTest, RefusesABadHeaderLength) {
   const std::string header = one_tensor("[1]", "[0,4]");
   const std::uint64_t file_bytes = 8 + header.size() + 4;
-  for (const std::uint64_t length : {std::uint64_t{0}, std::uint64_t{1}, header.size() - 1, header.size() + 1,
-                                     header.size() + 5, file_bytes, file_bytes + 1, kSafetensorsHeaderLimit,
-                                     kSafetensorsHeaderLimit + 1, std::uint64_t{1} << 63, ~std::uint64_t{0} - 7,
-                                     ~std::uint64_t{0}}) {
+  for (const std::uint64_t length :
+       {std::uint64_t{0}, std::uint64_t{1}, header.size() - 1, header.size() + 1, header.size() + 5, file_bytes,
+        file_bytes + 1, kSafetensorsHeaderLimit, kSafetensorsHeaderLimit + 1, std::uint64_t{1} << 63,
+        ~std::uint64_t{0} - 7, ~std::uint64_t{0}}) {
     SCOPED_TRACE(length);
     const auto file = open(safetensors_bytes(length, header, "abcd"));
     ASSERT_FALSE(file);

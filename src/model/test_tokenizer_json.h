@@ -47,8 +47,8 @@ inline Json tokenizer_json(const std::vector<std::string>& merges) {
 }
 
 inline Json added_token(kv::TokenId id, std::string_view content, bool special) {
-  return {{"id", id},         {"content", std::string(content)}, {"single_word", false}, {"lstrip", false},
-          {"rstrip", false},  {"normalized", !special},          {"special", special}};
+  return {{"id", id},        {"content", std::string(content)}, {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", !special},          {"special", special}};
 }
 
 }  // namespace nmc::model

@@ -6,8 +6,8 @@
 namespace nmc::model {
 namespace {
 
-// Column 0 of the residual stream is held constant: the embedding sets it, no layer adds to it, and the head reads it as
-// a bias per id.
+// Column 0 of the residual stream is held constant: the embedding sets it, no layer adds to it, and the head reads it
+// as a bias per id.
 constexpr float kConstant = 4.0f;
 
 // How much less likely an id is than a lower-case letter, in units of the constant column after the last norm.

@@ -1,5 +1,5 @@
-// The built-in model: a few layers of random weights over bytes. What it says means nothing; that it says letters and not
-// control bytes is arranged, so that a demo's output can be printed.
+// The built-in model: a few layers of random weights over bytes. What it says means nothing; that it says letters and
+// not control bytes is arranged, so that a demo's output can be printed.
 #pragma once
 
 #include <memory>

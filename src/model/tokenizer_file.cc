@@ -293,8 +293,8 @@ Result<void> read_template(const Step& step, TokenizerFile& file) {
     return sequence != nullptr && JsonFields(*sequence).string_or("id", "") == std::string("A");
   };
   if (single != nullptr && single->is_array() && single->size() == 1 && is_text(single->front())) return {};
-  const bool has_start = single != nullptr && single->is_array() && single->size() == 2 &&
-                         (*single)[0].is_object() && (*single)[0].contains("SpecialToken") && is_text((*single)[1]);
+  const bool has_start = single != nullptr && single->is_array() && single->size() == 2 && (*single)[0].is_object() &&
+                         (*single)[0].contains("SpecialToken") && is_text((*single)[1]);
   if (!has_start) {
     return unsupported("`{}`: expected one special token or none, then sequence A, got {}", fields.path_of("single"),
                        single == nullptr ? "nothing" : describe_json(*single, 120));

@@ -33,9 +33,9 @@ struct TokenizerFile {
   std::vector<MergeRule> merges;
   std::vector<AddedToken> added;
   PreTokenizer pre_tokenizer;
-  std::optional<kv::TokenId> unknown_id;  // for bytes that aren't in the vocabulary
-  bool fuse_unknown = false;              // a run of such bytes is one token
-  bool ignore_merges = false;             // a piece that is a token is that token, whatever the merges make of it
+  std::optional<kv::TokenId> unknown_id;    // for bytes that aren't in the vocabulary
+  bool fuse_unknown = false;                // a run of such bytes is one token
+  bool ignore_merges = false;               // a piece that is a token is that token, whatever the merges make of it
   std::optional<kv::TokenId> template_bos;  // the post-processor puts it in front
 };
 

@@ -1,4 +1,5 @@
 // Written by scripts/make_unicode_tables.py from Unicode 16.0.0; not edited by hand.
+// clang-format off
 #include "model/unicode.h"
 
 namespace nmc::model {

@@ -9,8 +9,8 @@
 namespace nmc::model {
 namespace {
 
-// Sum of four uniform 16-bit numbers, centred and scaled to variance 1: integer arithmetic and one product, so the bits are
-// the same everywhere. |value| < 3.5.
+// Sum of four uniform 16-bit numbers, centred and scaled to variance 1: integer arithmetic and one product, so the bits
+// are the same everywhere. |value| < 3.5.
 float nearly_normal(std::uint64_t bits) {
   const std::int64_t sum = static_cast<std::int64_t>(bits & 0xffff) + static_cast<std::int64_t>((bits >> 16) & 0xffff) +
                            static_cast<std::int64_t>((bits >> 32) & 0xffff) + static_cast<std::int64_t>(bits >> 48);

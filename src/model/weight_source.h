@@ -45,11 +45,12 @@ class CheckpointWeights final : public WeightSource {
   ThreadPool& pool_;
 };
 
-// Nearly normal numbers of variance 1 / columns (so that activations keep their size), norms 1; the same on every machine,
-// whatever was asked for before.
+// Nearly normal numbers of variance 1 / columns (so that activations keep their size), norms 1; the same on every
+// machine, whatever was asked for before.
 class RandomWeights final : public WeightSource {
  public:
-  // Called for each element after it was drawn, to shape what a model says; null: leave as drawn. `kind` names the adjustment in the digest.
+  // Called for each element after it was drawn, to shape what a model says; null: leave as drawn. `kind` names the
+  // adjustment in the digest.
   using Adjust = std::function<float(std::string_view name, std::size_t row, std::size_t column, float drawn)>;
 
   RandomWeights(std::uint64_t seed, ThreadPool& pool, Adjust adjust = nullptr, std::string kind = "random")

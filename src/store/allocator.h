@@ -1,5 +1,5 @@
-// Hands out ranges of offsets, for the bytes of a segment. It keeps its books outside the memory it manages, and they are
-// derived: whoever knows which ranges are in use can build them anew.
+// Hands out ranges of offsets, for the bytes of a segment. It keeps its books outside the memory it manages, and they
+// are derived: whoever knows which ranges are in use can build them anew.
 //
 // Two-level segregated fit: free chunks hang in bins by size, eight bins to a power of two; neighbours are linked in
 // address order, so a freed chunk joins free neighbours at once. Invariants:
@@ -20,7 +20,9 @@ namespace nmc::store {
 class OffsetAllocator {
  public:
   static constexpr std::uint64_t kAlignment = 64;  // of offsets and sizes: a cache line, a vector
-  static constexpr std::uint64_t round_up(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+  static constexpr std::uint64_t round_up(std::uint64_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
 
   // Which end of a larger free chunk to cut from. Long-lived extents grow from one end, the rest from the other.
   enum class Side { kLow, kHigh };

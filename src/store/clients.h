@@ -1,4 +1,5 @@
-// The clients whose pins the evictor respects: one pin table each. The master's part of the pin protocol reads them all.
+// The clients whose pins the evictor respects: one pin table each. The master's part of the pin protocol reads them
+// all.
 #pragma once
 
 #include <cstdint>

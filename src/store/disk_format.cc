@@ -154,8 +154,8 @@ Result<void> check_footer_entry(const Entry& entry, std::uint64_t data_end) {
   if (entry.sequence > kSequenceMax) return corrupt("footer has sequence number {}", entry.sequence);
   if (entry.kind == EntryKind::kTombstone) return {};
   if (entry.offset < kFileHeadBytes || entry.offset > data_end || entry.bytes > data_end - entry.offset) {
-    return corrupt("footer names a payload of {} bytes at {}, expected it between {} and {}", entry.bytes,
-                   entry.offset, kFileHeadBytes, data_end);
+    return corrupt("footer names a payload of {} bytes at {}, expected it between {} and {}", entry.bytes, entry.offset,
+                   kFileHeadBytes, data_end);
   }
   return {};
 }
@@ -220,8 +220,12 @@ Piece encode_trailer(const Trailer& trailer, std::uint64_t salt) {
 
 void append_entry(std::vector<std::byte>& table, const Entry& entry) {
   NMC_REQUIRE(!entry.key.empty() && entry.key.size() <= kKeyBytesMax, "key of {} bytes", entry.key.size());
-  const EntryHeadBytes head{static_cast<std::uint32_t>(entry.key.size()), static_cast<std::uint32_t>(entry.kind),
-                            entry.sequence, entry.offset, entry.bytes, entry.checksum};
+  const EntryHeadBytes head{static_cast<std::uint32_t>(entry.key.size()),
+                            static_cast<std::uint32_t>(entry.kind),
+                            entry.sequence,
+                            entry.offset,
+                            entry.bytes,
+                            entry.checksum};
   const std::size_t at = table.size();
   table.resize(at + entry_bytes(entry.key.size()));
   std::memcpy(table.data() + at, &head, sizeof head);
@@ -248,7 +252,8 @@ Result<Mark> parse_mark(std::span<const std::byte, kMarkBytes> bytes, std::uint6
 
 Result<Trailer> parse_trailer(std::span<const std::byte, kPieceBytes> bytes, std::uint64_t salt) {
   NMC_ASSIGN_OR_RETURN(const auto value, parse_piece<TrailerBytes>(bytes, kTrailerMagic, salt, "trailer"));
-  if (value.zero16 != 0 || value.zero32 != 0 || !all_zero(std::as_bytes(std::span(value.zeros)))) return reserved("trailer");
+  if (value.zero16 != 0 || value.zero32 != 0 || !all_zero(std::as_bytes(std::span(value.zeros))))
+    return reserved("trailer");
   return Trailer{value.footer_offset, value.footer_bytes};
 }
 

@@ -1,12 +1,13 @@
-// Bytes of the disk log: layout, encoders, and parsers that work on memory alone. docs/formats.md, "Disk log", draws it.
+// Bytes of the disk log: layout, encoders, and parsers that work on memory alone. docs/formats.md, "Disk log", draws
+// it.
 //
 // A file is a 128-byte head (header and two flush-mark slots), then records at multiples of kAlignment, and when it is
 // sealed a footer (a record that lists every entry of the file) and a 64-byte trailer at its very end. All integers are
 // little-endian. Each 64-byte piece ends with the checksum of its first 56 bytes.
 //
-// Parsers check every length against the bytes given before they use it and allocate no more than those bytes. The salt is
-// a random number of the folder; without it an object whose payload looks like a record could pass for one when a scan
-// looks for the next record behind damage.
+// Parsers check every length against the bytes given before they use it and allocate no more than those bytes. The salt
+// is a random number of the folder; without it an object whose payload looks like a record could pass for one when a
+// scan looks for the next record behind damage.
 #pragma once
 
 #include <array>
@@ -83,8 +84,9 @@ bool has_record_magic(std::span<const std::byte> bytes);
 // `room`: bytes from the record's start to the end of what may be read; the whole record must fit.
 Result<RecordHeader> parse_record_header(std::span<const std::byte, kPieceBytes> bytes, std::uint64_t salt,
                                          std::uint64_t room);
-// Keys view `table`, which is table_bytes long. Checks the table's checksum, that payloads lie back to back and fill the
-// record exactly, and that kinds and sequences are the header's. For a footer: that they lie in [kFileHeadBytes, data_end).
+// Keys view `table`, which is table_bytes long. Checks the table's checksum, that payloads lie back to back and fill
+// the record exactly, and that kinds and sequences are the header's. For a footer: that they lie in [kFileHeadBytes,
+// data_end).
 Result<std::vector<Entry>> parse_table(const RecordHeader& header, std::span<const std::byte> table,
                                        std::uint64_t data_end = 0);
 // The checks of one payload and of a record's padding.

@@ -94,7 +94,8 @@ Result<void> DiskLog::Impl::load_file(std::uint32_t number, bool last) {
   NMC_ASSIGN_OR_RETURN(std::unique_ptr<LogFile> opened, LogFile::open(folder.file_path(number), number, folder.salt()));
   const std::shared_ptr<LogFile> file = std::move(opened);
   if (file->size() > options.bytes_max) {
-    quarantine_range(*file, {0, file->size(), fmt::format("file is larger than the log may be ({} bytes)", options.bytes_max)});
+    quarantine_range(
+        *file, {0, file->size(), fmt::format("file is larger than the log may be ({} bytes)", options.bytes_max)});
     return file->remove();
   }
   NMC_ASSIGN_OR_RETURN(const FileContents contents, file->contents());
@@ -117,7 +118,8 @@ Result<void> DiskLog::Impl::load_file(std::uint32_t number, bool last) {
   return mend_locked(*file, contents);
 }
 
-// Seals what a crash left open, or leaves behind the damage just quarantined, so that the next start won't find it again.
+// Seals what a crash left open, or leaves behind the damage just quarantined, so that the next start won't find it
+// again.
 Result<void> DiskLog::Impl::mend_locked(LogFile& file, const FileContents& contents) {
   auto mended = file.reopen(contents);
   if (mended) mended = file.seal();
@@ -286,8 +288,10 @@ bool DiskLog::Impl::read(std::string_view key, std::span<std::byte> out) {
     counters.read_bytes.fetch_add(out.size(), std::memory_order_relaxed);
     return true;
   }
-  if (done.error().code == ErrorCode::kCorrupt) quarantine_object(key, slot, file, std::move(done).error().message);
-  else count_error("read", done.error());
+  if (done.error().code == ErrorCode::kCorrupt)
+    quarantine_object(key, slot, file, std::move(done).error().message);
+  else
+    count_error("read", done.error());
   return false;
 }
 

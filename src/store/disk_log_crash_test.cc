@@ -33,9 +33,10 @@ class CrashTest : public DiskLogTest {
     }
   }
 
-  // Starts a child, lets `arm` prepare it, kills it after `acknowledgements` unless it dies by itself before. Returns the
-  // first number that wasn't acknowledged.
-  std::uint64_t run_and_kill(std::uint64_t first, std::uint64_t acknowledgements, const std::function<void()>& arm = {}) {
+  // Starts a child, lets `arm` prepare it, kills it after `acknowledgements` unless it dies by itself before. Returns
+  // the first number that wasn't acknowledged.
+  std::uint64_t run_and_kill(std::uint64_t first, std::uint64_t acknowledgements,
+                             const std::function<void()>& arm = {}) {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     const pid_t child = ::fork();
@@ -117,7 +118,8 @@ TEST_F(CrashTest, KillInTheMiddleOfCompactionLosesNothing) {
   ASSERT_TRUE(*log_->remove("removed"));
   close();
   for (int point = 0; point < 60; ++point) {
-    const char* const places[] = {"disklog.compact", "disklog.compact.renamed", "disklog.seal", "disklog.append.partial"};
+    const char* const places[] = {"disklog.compact", "disklog.compact.renamed", "disklog.seal",
+                                  "disklog.append.partial"};
     const char* place = places[rng.below(4)];
     const std::uint64_t pass = 1 + rng.below(place == places[3] ? 200 : 4);
     SCOPED_TRACE(fmt::format("point {}: {} pass {}", point, place, pass));

@@ -30,8 +30,7 @@ Result<void> write_parts(int fd, std::uint64_t offset, std::vector<iovec> parts,
       continue;
     }
     const int count = static_cast<int>(std::min<std::size_t>(rest.size(), IOV_MAX));
-    const ssize_t size =
-        retry_on_eintr([&] { return ::pwritev(fd, rest.data(), count, static_cast<off_t>(offset)); });
+    const ssize_t size = retry_on_eintr([&] { return ::pwritev(fd, rest.data(), count, static_cast<off_t>(offset)); });
     if (size < 0) return Failure(os_error("write", path.string()));
     if (size == 0) return failure(ErrorCode::kIo, "write {}: nothing was taken", path.string());
     offset += static_cast<std::uint64_t>(size);
@@ -54,7 +53,8 @@ std::uint64_t footer_record_bytes(std::size_t table_bytes) {
   return header.record_bytes();
 }
 
-std::vector<std::byte> head_and_table(const RecordHeader& header, std::uint64_t salt, std::span<const std::byte> table) {
+std::vector<std::byte> head_and_table(const RecordHeader& header, std::uint64_t salt,
+                                      std::span<const std::byte> table) {
   const Piece piece = encode_record_header(header, salt);
   std::vector<std::byte> bytes(piece.size() + table.size());
   std::copy(piece.begin(), piece.end(), bytes.begin());
@@ -68,8 +68,8 @@ LogFile::LogFile(Path path, UniqueFd fd, std::uint32_t number, std::uint64_t sal
     : path_(std::move(path)), fd_(std::move(fd)), number_(number), salt_(salt), size_(size) {}
 
 Result<std::unique_ptr<LogFile>> LogFile::create(const Path& path, std::uint32_t number, std::uint64_t salt) {
-  UniqueFd fd(retry_on_eintr(
-      [&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644); }));
+  UniqueFd fd(
+      retry_on_eintr([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644); }));
   if (!fd) return Failure(os_error("create", path.string()));
   std::unique_ptr<LogFile> file(new LogFile(path, std::move(fd), number, salt, 0));
   auto ready = file->reopen(FileContents());
@@ -124,8 +124,7 @@ Result<std::vector<Entry>> LogFile::append(std::uint64_t sequence, std::span<con
   std::vector<std::byte> table;
   table.reserve(table_bytes);
   for (const DiskItem& item : items) {
-    entries.push_back(
-        {item.key, EntryKind::kObject, sequence, offset, item.payload.size(), checksum64(item.payload)});
+    entries.push_back({item.key, EntryKind::kObject, sequence, offset, item.payload.size(), checksum64(item.payload)});
     append_entry(table, entries.back());
     entries.back().offset += data_end_;
     offset += item.payload.size();

@@ -47,8 +47,8 @@ class LogFile final : public ByteSource {
                                                SyncData sync);
   // Writes footer and trailer. On an error the file stays without them, which costs the next start a scan.
   Result<void> seal();
-  // Writes the head anew and cuts off what follows the contents' data_end (footer, torn tail); then the file can be appended to,
-  // or sealed again.
+  // Writes the head anew and cuts off what follows the contents' data_end (footer, torn tail); then the file can be
+  // appended to, or sealed again.
   Result<void> reopen(const FileContents& contents);
 
   Result<void> sync();  // if anything was written since the last
@@ -57,8 +57,8 @@ class LogFile final : public ByteSource {
 
  private:
   LogFile(Path path, UniqueFd fd, std::uint32_t number, std::uint64_t salt, std::uint64_t size);
-  Result<std::vector<Entry>> append_record(RecordHeader header, std::vector<std::byte> table, std::vector<Entry> entries,
-                                           std::span<const DiskItem> items, SyncData sync);
+  Result<std::vector<Entry>> append_record(RecordHeader header, std::vector<std::byte> table,
+                                           std::vector<Entry> entries, std::span<const DiskItem> items, SyncData sync);
   Result<void> write_record(std::span<const std::byte> head, std::span<const DiskItem> items, std::size_t padding);
   Result<void> write(std::uint64_t offset, std::span<const std::byte> bytes);
   Result<void> truncate(std::uint64_t size);

@@ -18,8 +18,8 @@ namespace nmc::store::disk {
 class LogFolder {
  public:
   // Makes the folder if need be, locks it, checks or writes FORMAT, and removes temporary files of a crashed process.
-  // kAlreadyExists: a live process has it; kVersionMismatch: FORMAT is of another version; kCorrupt: FORMAT is damaged or
-  // missing beside log files.
+  // kAlreadyExists: a live process has it; kVersionMismatch: FORMAT is of another version; kCorrupt: FORMAT is damaged
+  // or missing beside log files.
   static Result<LogFolder> open(const Path& path);
 
   const Path& path() const { return path_; }
@@ -33,7 +33,8 @@ class LogFolder {
   Result<void> sync() const;
 
  private:
-  LogFolder(Path path, UniqueFd lock, std::uint64_t salt) : path_(std::move(path)), lock_(std::move(lock)), salt_(salt) {}
+  LogFolder(Path path, UniqueFd lock, std::uint64_t salt)
+      : path_(std::move(path)), lock_(std::move(lock)), salt_(salt) {}
   Path path_;
   UniqueFd lock_;
   std::uint64_t salt_;

@@ -88,7 +88,7 @@ struct DiskLog::Impl {
   disk::Quarantine quarantine NMC_GUARDED_BY(quarantine_mutex);
 
   std::atomic<std::uint64_t> flush_mark{0};  // release, pairs with the acquire of DiskLog::flush_mark
-  struct Counters {  // relaxed
+  struct Counters {                          // relaxed
     std::atomic<std::uint64_t> appended_bytes{0}, read_bytes{0}, compacted_bytes{0}, dropped_objects{0};
     std::atomic<std::uint64_t> errors{0}, replayed_records{0}, syncs{0};
   } counters;

@@ -65,8 +65,10 @@ void DiskIndex::apply(std::uint32_t number, const Entry& entry) {
   if (it != slots_.end()) bury(entry.key, it->second);
   ++use.live_items;
   live_bytes_ += entry.bytes;
-  if (it != slots_.end()) it->second = slot_of(number, entry);
-  else slots_.emplace(entry.key, slot_of(number, entry));
+  if (it != slots_.end())
+    it->second = slot_of(number, entry);
+  else
+    slots_.emplace(entry.key, slot_of(number, entry));
 }
 
 void DiskIndex::replace_run(std::span<const std::shared_ptr<LogFile>> run, std::shared_ptr<LogFile> output,

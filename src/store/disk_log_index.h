@@ -1,7 +1,8 @@
 // Where every object of the disk log lies, and how much of each file is dead. Memory only. Not thread-safe.
 //
 // Invariants:
-// 1. Files are in log order: a key's entry in a file is newer than any in a file of lower number. So dropping the lowest
+// 1. Files are in log order: a key's entry in a file is newer than any in a file of lower number. So dropping the
+// lowest
 //    file can never bring an older version of a key back, and its tombstones are of no more use.
 // 2. A slot points at the newest entry of its key; live_items of a file is the number of slots that point into it.
 #pragma once
@@ -45,12 +46,14 @@ struct Move {
 class DiskIndex {
  public:
   void add_file(std::shared_ptr<LogFile> file);
-  // Forgets the file and what still lives in it; returns how many objects that were. Looks at every key unless none live.
+  // Forgets the file and what still lives in it; returns how many objects that were. Looks at every key unless none
+  // live.
   std::uint64_t remove_file(std::uint32_t number);
   // Applies an entry of the file, in log order.
   void apply(std::uint32_t number, const Entry& entry);
-  // Puts `output` (none: nothing lived) in the place of the run of files, the last of which has its number. Objects that
-  // still lie where a move says they lay move; other moves are dead on arrival; objects of the run without a move are gone.
+  // Puts `output` (none: nothing lived) in the place of the run of files, the last of which has its number. Objects
+  // that still lie where a move says they lay move; other moves are dead on arrival; objects of the run without a move
+  // are gone.
   void replace_run(std::span<const std::shared_ptr<LogFile>> run, std::shared_ptr<LogFile> output,
                    std::span<const Move> moves, std::uint64_t tombstones);
   bool erase(std::string_view key);
@@ -61,11 +64,11 @@ class DiskIndex {
   std::uint64_t objects() const { return slots_.size(); }
   std::uint64_t live_bytes() const { return live_bytes_; }
   std::uint64_t file_bytes() const;  // sizes of all files
-  // The file whose compaction wins most, among those with at most `live_bytes_max` to rewrite and at least an eighth dead:
-  // below that, rewriting costs more than the space is worth.
+  // The file whose compaction wins most, among those with at most `live_bytes_max` to rewrite and at least an eighth
+  // dead: below that, rewriting costs more than the space is worth.
   std::optional<std::uint32_t> best_to_compact(std::uint64_t live_bytes_max) const;
-  // `number` and those neighbours, `excluded` not among them, that are small enough for all to become one file of at most
-  // `bytes_max`. Ascending. Keeps the number of files low.
+  // `number` and those neighbours, `excluded` not among them, that are small enough for all to become one file of at
+  // most `bytes_max`. Ascending. Keeps the number of files low.
   std::vector<std::uint32_t> run_around(std::uint32_t number, std::uint64_t bytes_max, std::uint32_t excluded) const;
 
  private:

@@ -180,7 +180,8 @@ Result<void> DiskLog::Impl::drop_oldest_locked() {
   }
   if (file == active) {
     if (active->empty()) {
-      return resource_exhausted("disk log {}: no room left to make in {} bytes", options.folder.string(), options.bytes_max);
+      return resource_exhausted("disk log {}: no room left to make in {} bytes", options.folder.string(),
+                                options.bytes_max);
     }
     if (active->appendable()) seal_active_locked();
     NMC_RETURN_IF_ERROR(start_file_locked());
@@ -209,7 +210,8 @@ void DiskLog::Impl::carry_forward_locked(const std::shared_ptr<LogFile>& file, c
     const auto slot = find(entry.key);
     if (!slot || slot->file != file->number() || slot->offset != entry.offset || !slot->read_recently) continue;
     std::vector<std::byte> payload(std::min(entry.bytes, bytes_max));
-    if (entry.kind != EntryKind::kObject || entry.bytes > bytes_max || !read_object(*file, entry.view(), payload)) continue;
+    if (entry.kind != EntryKind::kObject || entry.bytes > bytes_max || !read_object(*file, entry.view(), payload))
+      continue;
     const DiskItem item{entry.key, payload};
     const std::uint64_t bytes = LogFile::added_bytes({&item, 1});
     if (bytes > bytes_max) return;

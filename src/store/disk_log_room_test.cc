@@ -9,10 +9,10 @@
 namespace nmc::store {
 namespace {
 
-// Appends, removals, reads, restarts against a map. An object may be missing from the log only if the log says it dropped
-// that many; `keeps_all` says that it may drop none.
-void run_against_model(const DiskLogOptions& options, std::uint64_t seed, int steps, std::size_t keys, std::size_t bytes_max,
-                       bool keeps_all) {
+// Appends, removals, reads, restarts against a map. An object may be missing from the log only if the log says it
+// dropped that many; `keeps_all` says that it may drop none.
+void run_against_model(const DiskLogOptions& options, std::uint64_t seed, int steps, std::size_t keys,
+                       std::size_t bytes_max, bool keeps_all) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
   Rng rng(seed);
   std::map<std::string, std::string> model;
@@ -27,7 +27,8 @@ void run_against_model(const DiskLogOptions& options, std::uint64_t seed, int st
     const std::uint64_t choice = rng.below(100);
     if (choice < 45) {
       std::map<std::string, std::string> batch{{key, content(rng.next(), rng.below(bytes_max))}};
-      while (rng.below(3) == 0) batch[fmt::format("key{}", rng.below(keys))] = content(rng.next(), rng.below(bytes_max));
+      while (rng.below(3) == 0)
+        batch[fmt::format("key{}", rng.below(keys))] = content(rng.next(), rng.below(bytes_max));
       std::vector<DiskItem> items;
       for (const auto& [item_key, payload] : batch) items.push_back({item_key, as_bytes(payload)});
       const auto sequence = log->append(items);

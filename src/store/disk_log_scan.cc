@@ -16,9 +16,7 @@ FileEntry owned(const Entry& entry, std::uint64_t base) {
   return {std::string(entry.key), entry.kind, entry.sequence, entry.offset + base, entry.bytes, entry.checksum};
 }
 
-FileEntry tombstone_for(const FileEntry& entry) {
-  return {entry.key, EntryKind::kTombstone, entry.sequence, 0, 0, 0};
-}
+FileEntry tombstone_for(const FileEntry& entry) { return {entry.key, EntryKind::kTombstone, entry.sequence, 0, 0, 0}; }
 
 Result<std::uint64_t> checksum_range(const ByteSource& source, std::uint64_t offset, std::uint64_t bytes) {
   std::vector<std::byte> window(std::min<std::uint64_t>(bytes, kWindowBytes));
@@ -54,15 +52,16 @@ class Scan {
         continue;
       }
       if (at >= acknowledged_) break;  // torn: never acknowledged
-      NMC_ASSIGN_OR_RETURN(const std::uint64_t next, step.bytes > 0 ? Result<std::uint64_t>(at + step.bytes)
-                                                                    : find_record(at + kAlignment));
+      NMC_ASSIGN_OR_RETURN(const std::uint64_t next,
+                           step.bytes > 0 ? Result<std::uint64_t>(at + step.bytes) : find_record(at + kAlignment));
       contents_.damages.push_back({at, next - at, step.error});
       at = next;
       contents_.data_end = std::max(contents_.data_end, at);
     }
     contents_.data_end = (contents_.data_end + kAlignment - 1) / kAlignment * kAlignment;  // the file was cut anywhere
     if (size_ < acknowledged_) {
-      contents_.damages.push_back({size_, 0, fmt::format("file ends at {}, but {} bytes were flushed", size_, acknowledged_)});
+      contents_.damages.push_back(
+          {size_, 0, fmt::format("file ends at {}, but {} bytes were flushed", size_, acknowledged_)});
     }
     return {};
   }
@@ -131,7 +130,8 @@ class Scan {
     const std::uint64_t end = std::min(size_, std::max(acknowledged_, at));
     std::vector<std::byte> window(kWindowBytes);
     while (at < end && end - at >= kPieceBytes) {
-      const auto piece = std::span(window).first(std::min<std::uint64_t>(end - at, window.size()) / kAlignment * kAlignment);
+      const auto piece =
+          std::span(window).first(std::min<std::uint64_t>(end - at, window.size()) / kAlignment * kAlignment);
       NMC_RETURN_IF_ERROR(source_.read(at, piece));
       for (std::size_t i = 0; i < piece.size(); i += kAlignment) {
         const auto header = piece.subspan(i).first<kPieceBytes>();

@@ -1,6 +1,7 @@
-// What a log file holds, found either from its footer (without reading payloads) or, when it has none or a damaged one, by
-// walking its records and checking every byte. Damage is told from a torn tail by the file's own flush mark: bytes below
-// it were written completely, so what doesn't parse there is damage; what doesn't parse above it was never acknowledged.
+// What a log file holds, found either from its footer (without reading payloads) or, when it has none or a damaged one,
+// by walking its records and checking every byte. Damage is told from a torn tail by the file's own flush mark: bytes
+// below it were written completely, so what doesn't parse there is damage; what doesn't parse above it was never
+// acknowledged.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +41,8 @@ struct Damage {
 };
 
 struct FileContents {
-  std::vector<FileEntry> entries;  // in log order. A damaged object whose table is intact is a tombstone here, so that no
-                                   // older version of its key comes back.
+  std::vector<FileEntry> entries;  // in log order. A damaged object whose table is intact is a tombstone here, so that
+                                   // no older version of its key comes back.
   std::vector<Damage> damages;
   std::uint64_t data_end = kFileHeadBytes;  // aligned; records lie below it; above it is the footer or a torn tail
   std::uint64_t last_sequence = 0;
@@ -49,8 +50,8 @@ struct FileContents {
   bool sealed = false;        // the footer served
 };
 
-// kVersionMismatch when the file is intact but of another version, kIo and the like when it can't be read. Everything else
-// that is wrong with it is in `damages`.
+// kVersionMismatch when the file is intact but of another version, kIo and the like when it can't be read. Everything
+// else that is wrong with it is in `damages`.
 Result<FileContents> read_contents(const ByteSource& source, std::uint32_t number, std::uint64_t salt);
 
 }  // namespace nmc::store::disk

@@ -84,7 +84,8 @@ class DiskLogTest : public ::testing::Test {
   void crash() {
     const Path copy = folder_.path() / fmt::format("copy{}", copies_++);
     fs::create_directory(copy);
-    for (const auto& entry : fs::directory_iterator(options_.folder)) fs::copy(entry.path(), copy / entry.path().filename(), fs::copy_options::recursive);
+    for (const auto& entry : fs::directory_iterator(options_.folder))
+      fs::copy(entry.path(), copy / entry.path().filename(), fs::copy_options::recursive);
     log_.reset();
     fs::remove_all(options_.folder);
     fs::rename(copy, options_.folder);

@@ -41,10 +41,12 @@ DiskTier::~DiskTier() {
 
 // ---- what the master tells ----
 
-void DiskTier::on_commit(std::uint32_t entry, std::uint64_t generation, ObjectClass object_class, std::string_view key) {
+void DiskTier::on_commit(std::uint32_t entry, std::uint64_t generation, ObjectClass object_class,
+                         std::string_view key) {
   MutexLock lock(mutex_);
   const std::uint64_t bytes = master_.entry(entry).size.load(std::memory_order_relaxed);
-  // Blocks and tails are named by their content: what is on disk under the name is this. Another object may differ from it.
+  // Blocks and tails are named by their content: what is on disk under the name is this. Another object may differ from
+  // it.
   const bool named_by_content = object_class != ObjectClass::kObject;
   if (!named_by_content) cancel_restores_locked(key);
   if (named_by_content && removing_.find(key) == removing_.end() && log_->size_of(key) == bytes) return;
@@ -85,7 +87,8 @@ void DiskTier::cancel_restores_locked(std::string_view key) {
   }
 }
 
-// Ahead of all writes: those of the same key that came before are cancelled or in flight, those that come after it follow.
+// Ahead of all writes: those of the same key that came before are cancelled or in flight, those that come after it
+// follow.
 void DiskTier::queue_removal_locked(std::string key) {
   removing_.insert(key);
   queue_.push_front({0, std::move(key), Pin()});
@@ -124,8 +127,10 @@ void DiskTier::write_queue() {
       if (queue_.empty()) return;
       batch = next_batch_locked();
     }
-    if (batch.front().is_removal()) write_removal(batch.front().key);
-    else write_batch(batch);
+    if (batch.front().is_removal())
+      write_removal(batch.front().key);
+    else
+      write_batch(batch);
     MutexLock lock(mutex_);
     if (batch.front().is_removal()) removing_.erase(batch.front().key);
     in_flight_keys_.clear();

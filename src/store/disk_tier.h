@@ -1,10 +1,12 @@
-// The disk tier below a store's memory: a queue that writes behind what is committed, and the guard that keeps a restore
-// and a removal of one key from crossing.
+// The disk tier below a store's memory: a queue that writes behind what is committed, and the guard that keeps a
+// restore and a removal of one key from crossing.
 //
-//   - A commit never waits: its object is pinned and queued. When the queue is full, or the memory of a queued object is
+//   - A commit never waits: its object is pinned and queued. When the queue is full, or the memory of a queued object
+//   is
 //     needed, the oldest queued writes are dropped and counted.
 //   - One thread writes, in order of commit; objects that queue together become one record of the log.
-//   - A removed key is gone for readers at once, and on disk when wait_removed returns. Until then it counts as not there,
+//   - A removed key is gone for readers at once, and on disk when wait_removed returns. Until then it counts as not
+//   there,
 //     and a restore of it that is under way fails.
 #pragma once
 
@@ -35,7 +37,8 @@ class DiskTier final : public MasterObserver {
   ~DiskTier() override;  // writes what is queued
 
   // MasterObserver
-  void on_commit(std::uint32_t entry, std::uint64_t generation, ObjectClass object_class, std::string_view key) override;
+  void on_commit(std::uint32_t entry, std::uint64_t generation, ObjectClass object_class,
+                 std::string_view key) override;
   bool on_remove(std::string_view key) override;
   bool relieve() override;
 
@@ -47,8 +50,8 @@ class DiskTier final : public MasterObserver {
   // Returns when no removal of `key` waits to be written.
   void wait_removed(std::string_view key) NMC_EXCLUDES(mutex_);
 
-  // Says, from its construction to its end, that `key` is being restored. cancelled() turns true when the key is removed, or
-  // another object takes it, meanwhile.
+  // Says, from its construction to its end, that `key` is being restored. cancelled() turns true when the key is
+  // removed, or another object takes it, meanwhile.
   class Restoring {
    public:
     Restoring(DiskTier& tier, std::string_view key);
@@ -97,9 +100,9 @@ class DiskTier final : public MasterObserver {
   std::atomic<std::uint64_t> hits_{0};
   std::atomic<std::uint64_t> injected_errors_{0};
 
-  mutable Mutex mutex_;  // taken after the master's; never held during I/O
-  CondVar work_;         // there is a job, or the end has come
-  CondVar progress_;     // jobs are done, or pins of a batch are given up
+  mutable Mutex mutex_;                           // taken after the master's; never held during I/O
+  CondVar work_;                                  // there is a job, or the end has come
+  CondVar progress_;                              // jobs are done, or pins of a batch are given up
   std::deque<Job> queue_ NMC_GUARDED_BY(mutex_);  // removals first
   std::uint64_t queue_bytes_ NMC_GUARDED_BY(mutex_) = 0;
   std::uint64_t next_ticket_ NMC_GUARDED_BY(mutex_) = 1;

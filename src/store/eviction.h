@@ -1,5 +1,5 @@
-// The order in which what can be evicted goes. A policy knows ids and stamps and nothing of a store, so that a simulator
-// of plans runs the very classes that the store runs.
+// The order in which what can be evicted goes. A policy knows ids and stamps and nothing of a store, so that a
+// simulator of plans runs the very classes that the store runs.
 #pragma once
 
 #include <cstdint>

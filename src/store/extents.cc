@@ -33,8 +33,10 @@ bool BlockExtents::add_extent() {
   for (std::uint32_t blocks = extent_blocks_; blocks > 0; blocks /= 2) {
     const auto piece = heap_.take(blocks * block_bytes_, OffsetAllocator::Side::kLow, owner_of_(number));
     if (!piece) continue;
-    if (spare_.empty()) extents_.emplace_back();
-    else spare_.pop_back();
+    if (spare_.empty())
+      extents_.emplace_back();
+    else
+      spare_.pop_back();
     extents_[number] = {piece->offset, piece->chunk, 0, std::vector<std::uint32_t>(blocks, kNoBlock)};
     free_slots_ += blocks;
     roomy_.insert(by_address(number));

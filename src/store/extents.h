@@ -1,5 +1,5 @@
-// Places for KV blocks, all of one size: slots of extents, which are larger pieces of the segment's heap. So blocks never
-// fragment among objects of other sizes, and an extent whose last block goes returns to the heap whole.
+// Places for KV blocks, all of one size: slots of extents, which are larger pieces of the segment's heap. So blocks
+// never fragment among objects of other sizes, and an extent whose last block goes returns to the heap whole.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class BlockExtents {
     std::uint32_t slot = 0;
   };
 
-  // An extent is `extent_blocks` long, or shorter where the heap has no such piece. `heap` outlives this; extents appear
-  // there with owner_of(extent number).
+  // An extent is `extent_blocks` long, or shorter where the heap has no such piece. `heap` outlives this; extents
+  // appear there with owner_of(extent number).
   BlockExtents(OffsetAllocator& heap, std::uint64_t block_bytes, std::uint32_t extent_blocks,
                std::uint64_t (*owner_of)(std::uint32_t extent));
 
@@ -57,8 +57,8 @@ class BlockExtents {
   std::uint64_t (*owner_of_)(std::uint32_t);
   std::uint64_t free_slots_ = 0;
   std::vector<Extent> extents_;
-  std::vector<std::uint32_t> spare_;                          // numbers of extents that went back
-  std::set<std::pair<std::uint64_t, std::uint32_t>> roomy_;   // (offset, extent) of those with a free slot
+  std::vector<std::uint32_t> spare_;                         // numbers of extents that went back
+  std::set<std::pair<std::uint64_t, std::uint32_t>> roomy_;  // (offset, extent) of those with a free slot
 };
 
 }  // namespace nmc::store

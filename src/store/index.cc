@@ -12,7 +12,9 @@ namespace {
 constexpr std::uint64_t align_to_page(std::uint64_t bytes) { return (bytes + 4095) & ~std::uint64_t{4095}; }
 
 // Twice the entries at least, so that probes stay short.
-std::uint32_t slots_for(std::uint32_t entry_count) { return std::bit_ceil(std::max<std::uint32_t>(entry_count, 8) * 2); }
+std::uint32_t slots_for(std::uint32_t entry_count) {
+  return std::bit_ceil(std::max<std::uint32_t>(entry_count, 8) * 2);
+}
 
 }  // namespace
 
@@ -160,8 +162,8 @@ void IndexWriter::rebuild() {
   const SharedWord* from = slots_[table & 1];
   SharedWord* to = slots_[(table & 1) ^ 1];
   const std::uint32_t mask = view_.slot_mask_;
-  // Release: a reader that still probes this table from before the last flip and sees one of these stores also sees that
-  // flip, and starts again.
+  // Release: a reader that still probes this table from before the last flip and sees one of these stores also sees
+  // that flip, and starts again.
   for (std::uint32_t at = 0; at <= mask; ++at) to[at].store(IndexView::kEmptySlot, std::memory_order_release);
   for (std::uint32_t i = 0; i <= mask; ++i) {
     const std::uint64_t slot = from[i].load(std::memory_order_relaxed);

@@ -36,7 +36,7 @@ struct IndexHeader {
   std::uint32_t version;
   std::uint32_t header_bytes;
   std::uint64_t file_bytes;
-  std::uint64_t boot_id;       // of the store that made it; segments and pin tables carry the same
+  std::uint64_t boot_id;  // of the store that made it; segments and pin tables carry the same
   std::uint32_t entry_bytes;
   std::uint32_t entry_count;
   std::uint32_t first_entry;   // number of this file's first entry; 0 in the first file
@@ -54,13 +54,13 @@ inline constexpr std::size_t kInlineKeyWords = 9;
 inline constexpr std::size_t kInlineKeyBytes = kInlineKeyWords * 8;
 
 struct alignas(128) IndexEntry {
-  SharedWord commit;    // make_commit_word(); stored last
-  SharedWord key_hash;  // checksum64(key)
-  SharedWord size;      // of the object, bytes
-  SharedWord checksum;  // checksum64(bytes); valid with kChecksumValid
-  SharedWord location;  // segment << 48 | offset
-  SharedWord owner;     // who reserved it: epoch << 32 | client
-  SharedWord meta;      // key length | class << 16 | flags << 24
+  SharedWord commit;                            // make_commit_word(); stored last
+  SharedWord key_hash;                          // checksum64(key)
+  SharedWord size;                              // of the object, bytes
+  SharedWord checksum;                          // checksum64(bytes); valid with kChecksumValid
+  SharedWord location;                          // segment << 48 | offset
+  SharedWord owner;                             // who reserved it: epoch << 32 | client
+  SharedWord meta;                              // key length | class << 16 | flags << 24
   std::array<SharedWord, kInlineKeyWords> key;  // zero-padded; a longer key: key[0] is its location in a segment
 };
 static_assert(sizeof(IndexEntry) == 128);
@@ -76,7 +76,8 @@ constexpr std::uint64_t pack_meta(EntryMeta meta) {
   return meta.key_bytes | std::uint64_t{meta.object_class} << 16 | std::uint64_t{meta.flags} << 24;
 }
 constexpr EntryMeta unpack_meta(std::uint64_t word) {
-  return {static_cast<std::uint16_t>(word), static_cast<std::uint8_t>(word >> 16), static_cast<std::uint8_t>(word >> 24)};
+  return {static_cast<std::uint16_t>(word), static_cast<std::uint8_t>(word >> 16),
+          static_cast<std::uint8_t>(word >> 24)};
 }
 
 struct Location {
@@ -177,7 +178,7 @@ class IndexWriter {
   IndexHeader* header_;
   std::array<SharedWord*, 2> slots_;
   IndexEntry* entries_;
-  std::vector<std::uint32_t> free_;   // derived: what no slot and no reservation uses
+  std::vector<std::uint32_t> free_;  // derived: what no slot and no reservation uses
   std::uint32_t live_slots_ = 0;
   std::uint32_t tombstones_ = 0;
 };

@@ -160,7 +160,9 @@ TEST_F(IndexTest, AFileThatIsNotOursOrIsCutOrLiesIsRefused) {
       {"entries_offset unaligned", [](IndexHeader& h) { h.entries_offset += 64; }, ErrorCode::kCorrupt},
       {"entries_offset outside", [](IndexHeader& h) { h.entries_offset = ~std::uint64_t{127}; }, ErrorCode::kCorrupt},
   };
-  Mapping sound = Mapping::map(index_.fd(), index_.view().entry_count() * sizeof(IndexEntry) + 8192, Mapping::Access::kRead, "x").value();
+  Mapping sound =
+      Mapping::map(index_.fd(), index_.view().entry_count() * sizeof(IndexEntry) + 8192, Mapping::Access::kRead, "x")
+          .value();
   const auto* header = reinterpret_cast<const IndexHeader*>(sound.data());
   const std::size_t bytes = header->file_bytes;
   Mapping copy = Mapping::anonymous(bytes).value();

@@ -27,9 +27,7 @@ class LruPolicy final : public EvictionPolicy {
     Stamp stamp;
     std::uint64_t told;
     Id id;
-    bool before(const Node& other) const {
-      return stamp != other.stamp ? stamp < other.stamp : told < other.told;
-    }
+    bool before(const Node& other) const { return stamp != other.stamp ? stamp < other.stamp : told < other.told; }
   };
   static constexpr std::uint32_t kAbsent = ~std::uint32_t{0};
 

@@ -43,12 +43,14 @@ Result<std::unique_ptr<MasterCore>> MasterCore::create(const StoreOptions& optio
   const std::uint64_t capacity = options.dram_bytes / OffsetAllocator::kAlignment * OffsetAllocator::kAlignment;
   if (capacity == 0) return invalid_argument("store: {} bytes of DRAM, expected at least 64", options.dram_bytes);
   if (OffsetAllocator::round_up(options.block_bytes) > capacity) {
-    return invalid_argument("store: blocks of {} bytes don't fit {} bytes of DRAM", options.block_bytes, options.dram_bytes);
+    return invalid_argument("store: blocks of {} bytes don't fit {} bytes of DRAM", options.block_bytes,
+                            options.dram_bytes);
   }
   const std::uint64_t boot_id = new_boot_id();
   NMC_ASSIGN_OR_RETURN(Segment segment, Segment::create(capacity));
   NMC_ASSIGN_OR_RETURN(IndexWriter index, IndexWriter::create(index_entries_for(options), boot_id, kEpoch));
-  log_info("store: {} bytes in a memfd, gone with its last holder; {} index entries", capacity, index.view().entry_count());
+  log_info("store: {} bytes in a memfd, gone with its last holder; {} index entries", capacity,
+           index.view().entry_count());
   return std::unique_ptr<MasterCore>(new MasterCore(options, clock, boot_id, std::move(segment), std::move(index)));
 }
 
@@ -87,9 +89,10 @@ Result<void> MasterCore::check_size(ObjectClass object_class, std::size_t bytes)
   if (object_class == ObjectClass::kBlock && bytes != options_.block_bytes) {
     return invalid_argument("store: a block of {} bytes, expected {}", bytes, options_.block_bytes);
   }
-  const std::uint64_t most = object_class == ObjectClass::kTail ? std::min<std::uint64_t>(tail_bytes_max_, segment_.size())
-                                                                : segment_.size();
-  if (bytes > most) return invalid_argument("store: {} of {} bytes, {} is the most there can be", name_of(object_class), bytes, most);
+  const std::uint64_t most =
+      object_class == ObjectClass::kTail ? std::min<std::uint64_t>(tail_bytes_max_, segment_.size()) : segment_.size();
+  if (bytes > most)
+    return invalid_argument("store: {} of {} bytes, {} is the most there can be", name_of(object_class), bytes, most);
   return {};
 }
 
@@ -101,7 +104,8 @@ Result<MasterCore::Space> MasterCore::reserve(ObjectClass object_class, std::siz
 Result<std::vector<MasterCore::Space>> MasterCore::reserve_blocks(std::size_t count, std::uint32_t client) {
   MutexLock lock(mutex_);
   // Known before anything is evicted: all or none.
-  if (count > space_.blocks_free() && count > blocks_available_locked()) return no_room_locked("blocks", count * options_.block_bytes);
+  if (count > space_.blocks_free() && count > blocks_available_locked())
+    return no_room_locked("blocks", count * options_.block_bytes);
   NMC_RETURN_IF_ERROR(make_block_room_locked(count));
   std::vector<Space> spaces;
   spaces.reserve(count);
@@ -116,7 +120,8 @@ Result<std::vector<MasterCore::Space>> MasterCore::reserve_blocks(std::size_t co
   return spaces;
 }
 
-Result<MasterCore::Space> MasterCore::reserve_locked(ObjectClass object_class, std::size_t bytes, std::uint32_t client) {
+Result<MasterCore::Space> MasterCore::reserve_locked(ObjectClass object_class, std::size_t bytes,
+                                                     std::uint32_t client) {
   if (auto injected = failpoint("store.reserve")) return Failure(*std::move(injected));
   NMC_RETURN_IF_ERROR(check_size(object_class, bytes));
   if (object_class == ObjectClass::kTail) NMC_RETURN_IF_ERROR(make_tail_room_locked(bytes));
@@ -148,7 +153,8 @@ Result<void> MasterCore::make_tail_room_locked(std::size_t bytes) {
     if (auto injected = failpoint("store.evict")) return Failure(*std::move(injected));
     const auto victim = find_victim_locked(class_bit(ObjectClass::kTail));
     if (!victim) {
-      return resource_exhausted("store: no room for a tail of {} bytes: all {} bytes of tails are in use", bytes, tail_bytes_);
+      return resource_exhausted("store: no room for a tail of {} bytes: all {} bytes of tails are in use", bytes,
+                                tail_bytes_);
     }
     evict_locked(victim->entry);
   }
@@ -168,8 +174,8 @@ Result<std::uint32_t> MasterCore::take_entry_locked() {
   }
 }
 
-// Room for all of them before the first is placed: a block in the middle of a stretch that is still emptying would spoil it
-// for the others.
+// Room for all of them before the first is placed: a block in the middle of a stretch that is still emptying would
+// spoil it for the others.
 Result<void> MasterCore::make_block_room_locked(std::size_t blocks) {
   while (space_.blocks_free() < blocks) {
     if (sweep_limbo_locked()) continue;
@@ -190,8 +196,8 @@ Result<Place> MasterCore::place_block_locked(std::uint32_t entry) {
 }
 
 Result<Place> MasterCore::place_bytes_locked(std::size_t bytes, std::uint32_t entry) {
-  // Objects are mostly alike in size, so one old one's place often does. Where it doesn't, or blocks are in the way, the
-  // coldest stretch of the segment goes.
+  // Objects are mostly alike in size, so one old one's place often does. Where it doesn't, or blocks are in the way,
+  // the coldest stretch of the segment goes.
   constexpr int kSinglesMax = 16;
   for (int singles = 0;;) {
     if (const auto place = space_.take_bytes(bytes, entry)) return *place;
@@ -225,9 +231,9 @@ Result<bool> MasterCore::vacate_window_locked(std::size_t bytes) {
 
 void MasterCore::abort(std::uint32_t entry, std::uint64_t generation) {
   MutexLock lock(mutex_);
-  NMC_REQUIRE(index_.entry(entry).commit.load(std::memory_order_relaxed) ==
-                  make_commit_word(generation, EntryState::kReserved),
-              "entry={} generation={}", entry, generation);
+  NMC_REQUIRE(
+      index_.entry(entry).commit.load(std::memory_order_relaxed) == make_commit_word(generation, EntryState::kReserved),
+      "entry={} generation={}", entry, generation);
   abort_locked(entry);
   ++counters_.aborts;
 }
@@ -258,8 +264,9 @@ Failure MasterCore::no_room_locked(std::string_view what, std::size_t bytes) {
     if (holding.state == EntryState::kDying) limbo += holding.place.bytes;
     if (holding.state == EntryState::kCommitted && clients_.user_pins(entry) > 0) pinned += holding.place.bytes;
   }
-  return resource_exhausted("store: no room for {} of {} bytes: of {}, {} are pinned, {} reserved, {} removed but still pinned",
-                            what, bytes, space_.capacity(), pinned, reserved, limbo);
+  return resource_exhausted(
+      "store: no room for {} of {} bytes: of {}, {} are pinned, {} reserved, {} removed but still pinned", what, bytes,
+      space_.capacity(), pinned, reserved, limbo);
 }
 
 // ---- committing ----
@@ -268,8 +275,9 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
   MutexLock lock(mutex_);
   const std::uint32_t number = commit.entry;
   IndexEntry& entry = index_.entry(number);
-  NMC_REQUIRE(entry.commit.load(std::memory_order_relaxed) == make_commit_word(commit.generation, EntryState::kReserved),
-              "entry={} generation={}", number, commit.generation);
+  NMC_REQUIRE(
+      entry.commit.load(std::memory_order_relaxed) == make_commit_word(commit.generation, EntryState::kReserved),
+      "entry={} generation={}", number, commit.generation);
   if (auto injected = failpoint("store.commit")) return Failure(*std::move(injected));
   if (commit.key.empty() || commit.key.size() > kKeyBytesMax) {
     return invalid_argument("store: a key of {} bytes, expected 1 to {}", commit.key.size(), kKeyBytesMax);
@@ -345,8 +353,8 @@ std::optional<std::uint32_t> MasterCore::find_locked(std::string_view key, std::
   return found;
 }
 
-std::optional<MasterCore::Held> MasterCore::pin_locked(std::string_view key, std::uint64_t hash, const PinTable& pin_for,
-                                                       std::uint64_t stamp) {
+std::optional<MasterCore::Held> MasterCore::pin_locked(std::string_view key, std::uint64_t hash,
+                                                       const PinTable& pin_for, std::uint64_t stamp) {
   const auto number = find_locked(key, hash);
   if (!number) return std::nullopt;
   const IndexEntry& entry = index_.entry(*number);

@@ -1,5 +1,6 @@
-// The master of a store: the only writer of the index. Reserves, commits, evicts, removes, under one lock; readers never
-// take it. Which objects there are is in the shared index; everything else here (free space, order, counters) is derived.
+// The master of a store: the only writer of the index. Reserves, commits, evicts, removes, under one lock; readers
+// never take it. Which objects there are is in the shared index; everything else here (free space, order, counters) is
+// derived.
 #pragma once
 
 #include <array>
@@ -27,7 +28,8 @@ namespace nmc::store {
 class MasterObserver {
  public:
   virtual ~MasterObserver() = default;
-  virtual void on_commit(std::uint32_t entry, std::uint64_t generation, ObjectClass object_class, std::string_view key) = 0;
+  virtual void on_commit(std::uint32_t entry, std::uint64_t generation, ObjectClass object_class,
+                         std::string_view key) = 0;
   // True when it had the key, too.
   virtual bool on_remove(std::string_view key) = 0;
   // Memory is short: give up some pins of a lender's. False when there are none to give.
@@ -64,8 +66,8 @@ class MasterCore {
     std::uint64_t generation = 0;
     std::string_view key;
     const PinTable* pin_for = nullptr;
-    std::uint64_t stamp = 0;                      // of this use
-    std::optional<std::uint64_t> checksum;       // of the bytes, where the writer has it
+    std::uint64_t stamp = 0;                // of this use
+    std::optional<std::uint64_t> checksum;  // of the bytes, where the writer has it
     // Set: the bytes come from the tier below, and the commit fails with kCancelled if it is true by then.
     const std::atomic<bool>* restore_cancelled = nullptr;
   };
@@ -73,8 +75,8 @@ class MasterCore {
     std::uint32_t entry = 0;
     std::uint64_t generation = 0;
   };
-  // The object that readers see afterwards, pinned for `pin_for`: the reservation's, or the one that had the key already
-  // (the reservation's space is then free). An error leaves the reservation as it was.
+  // The object that readers see afterwards, pinned for `pin_for`: the reservation's, or the one that had the key
+  // already (the reservation's space is then free). An error leaves the reservation as it was.
   Result<Held> commit(const Commit& commit) NMC_EXCLUDES(mutex_);
   // For a reader whose lock-free lookup didn't settle.
   std::optional<Held> pin(std::string_view key, const PinTable& pin_for, std::uint64_t stamp) NMC_EXCLUDES(mutex_);

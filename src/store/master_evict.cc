@@ -6,7 +6,9 @@
 
 namespace nmc::store {
 
-EvictionPolicy& MasterCore::order_of(ObjectClass object_class) { return orders_[static_cast<std::size_t>(object_class)]; }
+EvictionPolicy& MasterCore::order_of(ObjectClass object_class) {
+  return orders_[static_cast<std::size_t>(object_class)];
+}
 
 std::optional<MasterCore::Victim> MasterCore::find_victim_locked(unsigned classes) {
   for (;;) {
@@ -15,9 +17,9 @@ std::optional<MasterCore::Victim> MasterCore::find_victim_locked(unsigned classe
   }
 }
 
-// Readers touch their own pin words, not our order; so the oldest by our books gets a second look. A later use, or a pin,
-// moves it up and the next one is looked at. Two looks at each settle it: from then on uses during the search are not
-// seen, so that busy readers can't keep us from an end.
+// Readers touch their own pin words, not our order; so the oldest by our books gets a second look. A later use, or a
+// pin, moves it up and the next one is looked at. Two looks at each settle it: from then on uses during the search are
+// not seen, so that busy readers can't keep us from an end.
 std::optional<MasterCore::Victim> MasterCore::oldest_unpinned_locked(unsigned classes) {
   std::size_t candidates = 0;
   for (std::size_t i = 0; i < kClasses; ++i) candidates += (classes >> i & 1) != 0 ? orders_[i].size() : 0;
@@ -32,8 +34,8 @@ std::optional<MasterCore::Victim> MasterCore::oldest_unpinned_locked(unsigned cl
     }
     const std::uint32_t entry = oldest->id;
     const std::uint64_t now = clock_.ticks();
-    const std::uint64_t touched = clients_.newest_touch(
-        entry, generation_of(index_.entry(entry).commit.load(std::memory_order_relaxed)), now);
+    const std::uint64_t touched =
+        clients_.newest_touch(entry, generation_of(index_.entry(entry).commit.load(std::memory_order_relaxed)), now);
     if (touched > oldest->stamp && looks < 2 * candidates) {
       orders_[oldest_class].touch(entry, touched);
     } else if (clients_.user_pins(entry) + clients_.lender_pins(entry) > 0) {

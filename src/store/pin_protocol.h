@@ -1,5 +1,6 @@
-// The protocol between readers and the evictor, over one commit word an entry and one pin word a client and entry. It is
-// a template over the atomic type, so that the shipping code and the exhaustive interleaving test run the same lines.
+// The protocol between readers and the evictor, over one commit word an entry and one pin word a client and entry. It
+// is a template over the atomic type, so that the shipping code and the exhaustive interleaving test run the same
+// lines.
 //
 //   reader                                   evictor (the master, one thread at a time)
 //   seen = commit.load                       commit: COMMITTED -> DYING              (seq_cst)
@@ -8,8 +9,8 @@
 //   yes: pinned. no: count - 1, a miss
 //
 // Of the two seq_cst pairs one comes first in the single total order: either the evictor sees the count, or the reader
-// sees DYING. A reader that was too late has a count for a moment; the evictor then keeps an entry in limbo that it could
-// have freed, and frees it at its next look. Invariants:
+// sees DYING. A reader that was too late has a count for a moment; the evictor then keeps an entry in limbo that it
+// could have freed, and frees it at its next look. Invariants:
 //   1. A commit word never shows the same (generation, COMMITTED) again once it has left it.
 //   2. Between a successful pin and its unpin the entry's fields and bytes don't change and its space isn't reused.
 //   3. A pin word is written by its own client only; a commit word by the master only.

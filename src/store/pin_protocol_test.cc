@@ -1,10 +1,10 @@
-// Runs the shipping pin protocol through every interleaving of a few clients and the evictor on a model machine, and shows
-// that the search would find a mistake: three are planted, and found.
+// Runs the shipping pin protocol through every interleaving of a few clients and the evictor on a model machine, and
+// shows that the search would find a mistake: three are planted, and found.
 //
-// The machine: each thread has a store buffer. A store, or a read-modify-write, that isn't seq_cst goes into the buffer and
-// reaches memory at any later time, in any order among different words, except that a release store leaves after all
-// before it. The thread itself sees its buffered values. A seq_cst store or read-modify-write empties the buffer first.
-// Loads take effect in program order.
+// The machine: each thread has a store buffer. A store, or a read-modify-write, that isn't seq_cst goes into the buffer
+// and reaches memory at any later time, in any order among different words, except that a release store leaves after
+// all before it. The thread itself sees its buffered values. A seq_cst store or read-modify-write empties the buffer
+// first. Loads take effect in program order.
 #include "store/pin_protocol.h"
 
 #include <gmock/gmock.h>
@@ -69,7 +69,8 @@ class ModelWord {
   std::uint64_t fetch_sub(std::uint64_t value, std::memory_order order) {
     return perform({Op::Kind::kSubtract, address_, value, 0, order});
   }
-  bool compare_exchange_weak(std::uint64_t& expected, std::uint64_t desired, std::memory_order order, std::memory_order) {
+  bool compare_exchange_weak(std::uint64_t& expected, std::uint64_t desired, std::memory_order order,
+                             std::memory_order) {
     const std::uint64_t old = perform({Op::Kind::kCompareExchange, address_, desired, expected, order});
     const bool same = old == expected;
     expected = old;
@@ -134,8 +135,8 @@ class Explorer {
   using Body = std::function<void()>;
   static constexpr std::size_t kStatesMax = 4'000'000;
 
-  // `writers`: the one thread that writes a word, or -1. A load of a word by its only writer commutes with every step of
-  // the others, so the search takes it at once instead of at every time.
+  // `writers`: the one thread that writes a word, or -1. A load of a word by its only writer commutes with every step
+  // of the others, so the search takes it at once instead of at every time.
   Explorer(std::array<std::uint64_t, kWords> memory, std::array<int, kWords> writers, std::vector<Body> bodies)
       : bodies_(std::move(bodies)), writers_(writers) {
     State start;
@@ -181,7 +182,8 @@ class Explorer {
 
   static std::uint64_t see(const State& state, std::size_t thread, int address) {
     const auto& buffer = state.buffers[thread];
-    const auto own = std::find_if(buffer.rbegin(), buffer.rend(), [&](const Buffered& w) { return w.address == address; });
+    const auto own =
+        std::find_if(buffer.rbegin(), buffer.rend(), [&](const Buffered& w) { return w.address == address; });
     return own == buffer.rend() ? state.memory[static_cast<std::size_t>(address)] : own->value;
   }
 
@@ -225,8 +227,8 @@ class Explorer {
           to.memory[static_cast<std::size_t>(op.address)] = value;
         } else {
           const bool is_store = op.kind == Op::Kind::kStore;
-          to.buffers[thread].push_back({op.address, value, op.order == std::memory_order_release,
-                                        is_store ? std::nullopt : std::optional(old)});
+          to.buffers[thread].push_back(
+              {op.address, value, op.order == std::memory_order_release, is_store ? std::nullopt : std::optional(old)});
         }
       }
     }
@@ -250,7 +252,8 @@ class Explorer {
     }
     for (std::size_t t = 0; t < bodies_.size(); ++t) {
       const auto& next = state.threads[t]->next;
-      if (next && next->kind == Op::Kind::kLoad && writers_[static_cast<std::size_t>(next->address)] == static_cast<int>(t)) {
+      if (next && next->kind == Op::Kind::kLoad &&
+          writers_[static_cast<std::size_t>(next->address)] == static_cast<int>(t)) {
         return step(state, t);
       }
     }
@@ -292,7 +295,8 @@ constexpr int kCommit = 0, kBytes = 1, kFreed = 2, kPins = 5;  // kFreed + gener
 std::uint64_t bytes_of(std::uint64_t generation) { return 1000 + generation; }
 // Outside the machine: no ordering comes from a note, and none is needed to see it.
 void note_freed(std::uint64_t generation) {
-  Replay::current->perform({Op::Kind::kNote, kFreed + static_cast<int>(generation) - 1, 1, 0, std::memory_order_relaxed});
+  Replay::current->perform(
+      {Op::Kind::kNote, kFreed + static_cast<int>(generation) - 1, 1, 0, std::memory_order_relaxed});
 }
 bool noted_freed(std::uint64_t generation) {
   return ModelWord(kFreed + static_cast<int>(generation) - 1).load(std::memory_order_relaxed) != 0;
@@ -311,7 +315,8 @@ struct Scene {
       if (state_of(seen) != EntryState::kCommitted) continue;
       if (!Protocol::pin(commit, seen, pins, 1)) continue;
       const std::uint64_t generation = generation_of(seen);
-      if (bytes.load(std::memory_order_relaxed) != bytes_of(generation)) throw Violation{"a pinned reader saw other bytes"};
+      if (bytes.load(std::memory_order_relaxed) != bytes_of(generation))
+        throw Violation{"a pinned reader saw other bytes"};
       if (noted_freed(generation)) throw Violation{"an entry was freed under a pin"};
       Protocol::unpin(pins);
     }
@@ -404,7 +409,8 @@ TEST(PinProtocolTest, WordsCarryTheirParts) {
 }
 
 TEST(PinProtocolTest, AWordCountsNoFurtherThanItCan) {
-  std::atomic<std::uint64_t> commit{make_commit_word(1, EntryState::kCommitted)}, word{make_pin_word(kPinCountMask - 1, 1, 1)};
+  std::atomic<std::uint64_t> commit{make_commit_word(1, EntryState::kCommitted)},
+      word{make_pin_word(kPinCountMask - 1, 1, 1)};
   EXPECT_TRUE(Pins::pin(commit, commit.load(), word, 2));
   EXPECT_FALSE(Pins::pin(commit, commit.load(), word, 2));
   EXPECT_FALSE(Pins::pin_again(word));

@@ -66,9 +66,9 @@ class PinTable {
   std::uint32_t entry_count_;
 };
 
-// Stamps for touches: a clock of 1,024 ns ticks that never gives the same stamp twice to one client, so that uses have an
-// order even where the clock stands. So the real clock is read coarsely (some milliseconds late, at a quarter of the cost):
-// a lookup takes one stamp. Thread-safe (two threads at the same instant may get equal stamps).
+// Stamps for touches: a clock of 1,024 ns ticks that never gives the same stamp twice to one client, so that uses have
+// an order even where the clock stands. So the real clock is read coarsely (some milliseconds late, at a quarter of the
+// cost): a lookup takes one stamp. Thread-safe (two threads at the same instant may get equal stamps).
 class TouchClock {
  public:
   explicit TouchClock(const Clock& clock) : clock_(&clock), is_real_(&clock == &real_clock()) {}

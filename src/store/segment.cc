@@ -23,16 +23,16 @@ Result<Segment> Segment::create(std::size_t bytes) {
 }
 
 std::span<std::byte> Segment::bytes(std::uint64_t offset, std::size_t size) {
-  NMC_REQUIRE(offset <= mapping_.size() && size <= mapping_.size() - offset, "offset={} size={} segment={}", offset, size,
-              mapping_.size());
+  NMC_REQUIRE(offset <= mapping_.size() && size <= mapping_.size() - offset, "offset={} size={} segment={}", offset,
+              size, mapping_.size());
   return {mapping_.data() + offset, size};
 }
 
 Result<SegmentView> SegmentView::open(int fd) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return Failure(os_error("stat", "segment"));
-  NMC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(fd, static_cast<std::size_t>(info.st_size),
-                                                     Mapping::Access::kRead, "segment"));
+  NMC_ASSIGN_OR_RETURN(Mapping mapping,
+                       Mapping::map(fd, static_cast<std::size_t>(info.st_size), Mapping::Access::kRead, "segment"));
   ask_for_huge_pages(mapping);
   return SegmentView(std::move(mapping));
 }

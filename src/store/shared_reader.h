@@ -1,5 +1,5 @@
-// A client's side of the shared structures: finds keys in the index, pins them in its own table, and hands out views of a
-// read-only mapping. No message, no lock. The embedded Store reads through one; another process maps the same files.
+// A client's side of the shared structures: finds keys in the index, pins them in its own table, and hands out views of
+// a read-only mapping. No message, no lock. The embedded Store reads through one; another process maps the same files.
 #pragma once
 
 #include <atomic>
@@ -28,12 +28,12 @@ struct ClientFiles {
 // Thread-safe. All pins go before it.
 class SharedStoreReader {
  public:
-  // Maps the files, which stay the caller's and may be closed. `clock` outlives this; all of a process's uses are stamped
-  // by one. Errors: not ours, another version, files that don't belong together.
+  // Maps the files, which stay the caller's and may be closed. `clock` outlives this; all of a process's uses are
+  // stamped by one. Errors: not ours, another version, files that don't belong together.
   static Result<std::unique_ptr<SharedStoreReader>> open(const ClientFiles& files, TouchClock& clock);
 
-  // Pins the object. Nothing: a miss, or the index never held still while we looked. Bytes whose checksum is in the index
-  // are verified once in this process's time with them; damage is a miss.
+  // Pins the object. Nothing: a miss, or the index never held still while we looked. Bytes whose checksum is in the
+  // index are verified once in this process's time with them; damage is a miss.
   std::optional<Pin> lookup(std::string_view key);
   // Whether it is readable now. A hint: nothing is held.
   bool contains(std::string_view key);

@@ -28,7 +28,9 @@ constexpr std::size_t kBlockBytes = 1024;
 constexpr std::size_t kKeys = 1024;
 constexpr std::size_t kKept = 16;  // keys 0..kKept-1 are committed first and never go
 
-std::string key_of(std::size_t i) { return i % 5 == 4 ? std::string(100, 'k') + std::to_string(i) : "nmc/" + std::to_string(i); }
+std::string key_of(std::size_t i) {
+  return i % 5 == 4 ? std::string(100, 'k') + std::to_string(i) : "nmc/" + std::to_string(i);
+}
 
 // Every word of an object is a function of its key, its generation and the word's place.
 std::uint64_t word_of(std::string_view key, std::uint64_t generation, std::size_t i) {
@@ -133,8 +135,10 @@ TEST_F(SharedReaderTest, TwoProcessesReadRightWhileTheMasterCommitsEvictsAndRemo
   std::vector<int> codes;
   for (std::uint64_t i = 0; running > 0; ++i) {
     const std::string key = key_of(kKept + rng.below(kKeys - kKept));
-    if (rng.below(4) == 0) store_->remove(key);
-    else commit(key);
+    if (rng.below(4) == 0)
+      store_->remove(key);
+    else
+      commit(key);
     if (i % 256 != 0) continue;
     for (pid_t& child : children) {
       int status = 0;
@@ -152,8 +156,8 @@ TEST_F(SharedReaderTest, TwoProcessesReadRightWhileTheMasterCommitsEvictsAndRemo
   EXPECT_GT(stats.evicted_objects, 1000u);
   EXPECT_GT(stats.removes, 100u);
   EXPECT_GT(stats.index_rebuilds, 10u);
-  std::cout << stats.commits << " commits, " << stats.evicted_objects << " evictions, " << stats.hits << " hits, " << stats.index_rebuilds
-            << " index rebuilds\n";
+  std::cout << stats.commits << " commits, " << stats.evicted_objects << " evictions, " << stats.hits << " hits, "
+            << stats.index_rebuilds << " index rebuilds\n";
 }
 
 TEST_F(SharedReaderTest, AChildsPinHoldsUntilTheChildIsDeclaredGone) {
@@ -246,7 +250,8 @@ TEST_F(SharedReaderTest, EntriesThatPointOutsideAreAMiss) {
   auto* entries = reinterpret_cast<IndexEntry*>(
       index.data() + *reinterpret_cast<const std::uint64_t*>(head.data() + offsetof(IndexHeader, entries_offset)));
   const std::uint64_t location = entries[0].location.load(), size = entries[0].size.load();
-  for (const std::uint64_t bad : {std::uint64_t{8 * kBlockBytes}, (std::uint64_t{1} << 48) - 1, std::uint64_t{1} << 48}) {
+  for (const std::uint64_t bad :
+       {std::uint64_t{8 * kBlockBytes}, (std::uint64_t{1} << 48) - 1, std::uint64_t{1} << 48}) {
     entries[0].location.store(bad);
     EXPECT_FALSE(reader->lookup("a")) << bad;
   }

@@ -14,7 +14,8 @@ std::uint32_t extent_blocks_for(std::uint64_t capacity, std::uint64_t block_byte
 }  // namespace
 
 SegmentSpace::SegmentSpace(std::uint64_t capacity, std::uint64_t block_bytes)
-    : heap_(capacity, block_bytes), extents_(heap_, block_bytes, extent_blocks_for(capacity, block_bytes), extent_owner) {}
+    : heap_(capacity, block_bytes),
+      extents_(heap_, block_bytes, extent_blocks_for(capacity, block_bytes), extent_owner) {}
 
 std::optional<Place> SegmentSpace::take_block(std::uint32_t entry) {
   const auto place = extents_.take(entry);
@@ -33,8 +34,10 @@ std::optional<Place> SegmentSpace::take_bytes(std::uint64_t bytes, std::uint32_t
 
 void SegmentSpace::give(const Place& place) {
   used_bytes_ -= place.bytes;
-  if (place.is_block) extents_.give({place.offset, place.chunk_or_extent, place.slot});
-  else heap_.give(place.chunk_or_extent);
+  if (place.is_block)
+    extents_.give({place.offset, place.chunk_or_extent, place.slot});
+  else
+    heap_.give(place.chunk_or_extent);
 }
 
 std::uint64_t SegmentSpace::blocks_total() const {

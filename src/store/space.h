@@ -1,5 +1,5 @@
-// Where the bytes of a segment's objects lie: blocks in extents, everything else directly in the heap, from its other end.
-// Knows entries by number only.
+// Where the bytes of a segment's objects lie: blocks in extents, everything else directly in the heap, from its other
+// end. Knows entries by number only.
 #pragma once
 
 #include <cstdint>
@@ -108,10 +108,11 @@ std::optional<std::uint64_t> SegmentSpace::newest_stamp(const OffsetAllocator::C
   return all ? std::optional(newest) : std::nullopt;
 }
 
-// Slides a window of at least `bytes` over the chunks in address order and keeps the one whose newest stamp is oldest. The
-// deque holds the chunks of the window that could be its newest, newest first.
+// Slides a window of at least `bytes` over the chunks in address order and keeps the one whose newest stamp is oldest.
+// The deque holds the chunks of the window that could be its newest, newest first.
 template <class StampOf>
-std::optional<std::vector<std::uint32_t>> SegmentSpace::entries_in_the_way(std::uint64_t bytes, StampOf&& stamp_of) const {
+std::optional<std::vector<std::uint32_t>> SegmentSpace::entries_in_the_way(std::uint64_t bytes,
+                                                                           StampOf&& stamp_of) const {
   struct Seen {
     std::uint32_t chunk;
     std::uint64_t stamp;

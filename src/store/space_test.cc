@@ -38,7 +38,8 @@ TEST(SegmentSpaceTest, BlocksUseHolesThatAreTooSmallForAWholeExtent) {
   EXPECT_EQ(blocks, 64u);
 }
 
-// Random places beside a list of them: no overlap, no leak, and the two questions that eviction asks are answered right.
+// Random places beside a list of them: no overlap, no leak, and the two questions that eviction asks are answered
+// right.
 class RandomSpaceTest : public testing::Test {
  protected:
   void take(bool block, std::uint64_t bytes) {
@@ -95,8 +96,10 @@ TEST_F(RandomSpaceTest, PlacesNeverOverlapAndAllComesBack) {
   std::cout << "seed " << kSeed << "\n";
   Rng rng(kSeed);
   for (int i = 0; i < 20000; ++i) {
-    if (rng.below(2) == 0) take(rng.below(2) == 0, 1 + rng.below(4 * kBlock));
-    else if (!places_.empty()) give(std::next(places_.begin(), static_cast<long>(rng.below(places_.size())))->first);
+    if (rng.below(2) == 0)
+      take(rng.below(2) == 0, 1 + rng.below(4 * kBlock));
+    else if (!places_.empty())
+      give(std::next(places_.begin(), static_cast<long>(rng.below(places_.size())))->first);
     ASSERT_TRUE(i % 64 != 0 || space_.used_bytes() == used()) << i;
     if (HasFatalFailure()) return;
   }
@@ -115,7 +118,8 @@ TEST_F(RandomSpaceTest, BlocksPossibleIsWhatEvictingAllThatCanGoGives) {
       if (!fixed(entry)) give(entry);
     }
     std::vector<Place> blocks;
-    while (const auto place = space_.take_block(1'000'000 + static_cast<std::uint32_t>(blocks.size()))) blocks.push_back(*place);
+    while (const auto place = space_.take_block(1'000'000 + static_cast<std::uint32_t>(blocks.size())))
+      blocks.push_back(*place);
     // Extents that empty out may join what lies beside them, so it can be a little more.
     ASSERT_GE(blocks.size(), promised) << round;
     ASSERT_LE(blocks.size(), promised + places_.size() + 1) << round;
@@ -133,9 +137,8 @@ TEST_F(RandomSpaceTest, WhatLiesInTheWayIsTheColdestStretchAndItsLeavingMakesRoo
     take(false, 1 + rng.below(6 * kBlock));  // objects only: a stretch may begin at any of their edges
     if (rng.below(4) == 0 && !places_.empty()) give(places_.begin()->first);
     const std::uint64_t bytes = OffsetAllocator::round_up(1 + rng.below(12 * kBlock));
-    const auto in_the_way = space_.entries_in_the_way(bytes, [this](std::uint32_t entry) {
-      return fixed(entry) ? std::nullopt : std::optional(stamp(entry));
-    });
+    const auto in_the_way = space_.entries_in_the_way(
+        bytes, [this](std::uint32_t entry) { return fixed(entry) ? std::nullopt : std::optional(stamp(entry)); });
     const auto best = best_stretch(bytes);
     ASSERT_EQ(in_the_way.has_value(), best.has_value()) << round;
     if (!best) {
@@ -156,7 +159,8 @@ TEST_F(RandomSpaceTest, WhatLiesInTheWayIsTheColdestStretchAndItsLeavingMakesRoo
 
 TEST_F(RandomSpaceTest, BlocksInTheWayLeaveTogether) {
   for (int i = 0; i < 64; ++i) take(true, 0);
-  const auto in_the_way = space_.entries_in_the_way(3 * kBlock, [this](std::uint32_t entry) { return std::optional(stamp(entry)); });
+  const auto in_the_way =
+      space_.entries_in_the_way(3 * kBlock, [this](std::uint32_t entry) { return std::optional(stamp(entry)); });
   ASSERT_TRUE(in_the_way);
   for (const std::uint32_t entry : *in_the_way) give(entry);
   EXPECT_TRUE(space_.take_bytes(3 * kBlock, next_));

@@ -104,9 +104,7 @@ std::size_t Store::blocks_available() const { return master_->blocks_available()
 
 void Store::give_back(const Reservation& reservation) { master_->abort(reservation.entry_, reservation.generation_); }
 
-Result<Pin> Store::commit(Reservation&& reservation, std::string_view key) {
-  return commit_as(reservation, key, {});
-}
+Result<Pin> Store::commit(Reservation&& reservation, std::string_view key) { return commit_as(reservation, key, {}); }
 
 Result<Pin> Store::commit_as(Reservation& reservation, std::string_view key, const CommitExtras& extras) {
   NMC_REQUIRE(reservation.store_ == this, "the reservation is empty or another store's");

@@ -1,12 +1,12 @@
 // The object store of a node as the engine sees it. It is also the block pool: a KV block is reserved here, filled in
 // place and committed under its key when it is full; a prefix hit pins committed blocks and reads them where they lie.
 //
-// An object has a key (up to kKeyBytesMax bytes), a size, a generation (64-bit, store-wide, never reused), a checksum and a
-// class. It is immutable after commit. A read is right or it is a miss: a Pin keeps its object where it is, and evictor and
-// remover wait for nobody (a pinned victim goes to limbo and is freed with its last pin).
+// An object has a key (up to kKeyBytesMax bytes), a size, a generation (64-bit, store-wide, never reused), a checksum
+// and a class. It is immutable after commit. A read is right or it is a miss: a Pin keeps its object where it is, and
+// evictor and remover wait for nobody (a pinned victim goes to limbo and is freed with its last pin).
 //
-// Underneath lie the shared structures of index.h, pin_table.h and segment.h; here the master lives in this process, on a
-// memfd. All methods are thread-safe; lookups take no lock.
+// Underneath lie the shared structures of index.h, pin_table.h and segment.h; here the master lives in this process, on
+// a memfd. All methods are thread-safe; lookups take no lock.
 #pragma once
 
 #include <atomic>
@@ -30,9 +30,9 @@ inline constexpr std::size_t kKeyBytesMax = 4096;
 
 // What an object is for; each class has its own extents, so that blocks of one size never fragment among others.
 enum class ObjectClass : std::uint8_t {
-  kBlock = 0,  // full KV block, StoreOptions::block_bytes long
-  kTail = 1,   // end of a finished prompt; all of them together stay below StoreOptions::tail_bytes
-  kObject = 2, // anything else
+  kBlock = 0,   // full KV block, StoreOptions::block_bytes long
+  kTail = 1,    // end of a finished prompt; all of them together stay below StoreOptions::tail_bytes
+  kObject = 2,  // anything else
 };
 
 // Where a read found its bytes.
@@ -45,8 +45,8 @@ class TouchClock;         // stamps of uses
 class SharedStoreReader;  // a client's side of the shared structures: shared_reader.h
 struct ClientFiles;       // shared_reader.h
 
-// A committed object held in place: bytes() stay valid and unchanged until the Pin goes; they are mapped read-only. Moves,
-// never copies. May outlive nothing: destroy all pins before their Store. Safe to destroy on any thread.
+// A committed object held in place: bytes() stay valid and unchanged until the Pin goes; they are mapped read-only.
+// Moves, never copies. May outlive nothing: destroy all pins before their Store. Safe to destroy on any thread.
 class Pin {
  public:
   Pin() = default;
@@ -112,11 +112,11 @@ class Reservation {
 struct StoreOptions {
   std::size_t dram_bytes = std::size_t{1} << 30;  // the segment; its pages are reserved at creation
   std::size_t block_bytes = 0;                    // size of kBlock objects; 0: there are none
-  std::optional<std::size_t> tail_bytes;          // cap of kTail objects together; default dram_bytes / 20, 0: none kept
-  std::size_t index_entries = 0;                  // 0: derived from dram_bytes and block_bytes
-  Path disk_dir;                                  // empty: no disk tier
+  std::optional<std::size_t> tail_bytes;  // cap of kTail objects together; default dram_bytes / 20, 0: none kept
+  std::size_t index_entries = 0;          // 0: derived from dram_bytes and block_bytes
+  Path disk_dir;                          // empty: no disk tier
   std::uint64_t disk_bytes = std::uint64_t{8} << 30;
-  const Clock* clock = &real_clock();             // outlives the store
+  const Clock* clock = &real_clock();  // outlives the store
 };
 
 // Counters since creation and gauges of now; a consistent-enough snapshot for metrics.
@@ -132,7 +132,7 @@ struct StoreStats {
   // counters
   std::uint64_t commits = 0, commit_duplicates = 0, aborts = 0, removes = 0;
   std::uint64_t evicted_objects = 0, evicted_bytes = 0, evict_skipped_pinned = 0;
-  std::uint64_t lookups = 0, hits = 0, misses = 0;  // of objects in memory, by all clients
+  std::uint64_t lookups = 0, hits = 0, misses = 0;          // of objects in memory, by all clients
   std::uint64_t index_entries = 0, index_entries_used = 0;  // gauges; used: objects, reservations, limbo
   std::uint64_t index_rebuilds = 0;
   // disk tier; zero without one
@@ -157,17 +157,17 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // Space for one object. Evicts what is unpinned, oldest first, to make room. kResourceExhausted: everything is pinned or
-  // reserved (the message says how much of each); kInvalidArgument: larger than the segment could ever hold.
+  // Space for one object. Evicts what is unpinned, oldest first, to make room. kResourceExhausted: everything is pinned
+  // or reserved (the message says how much of each); kInvalidArgument: larger than the segment could ever hold.
   Result<Reservation> reserve(ObjectClass object_class, std::size_t bytes);
   // `count` blocks or none.
   Result<std::vector<Reservation>> reserve_blocks(std::size_t count);
   // Blocks that reserve_blocks could get now: free plus evictable.
   std::size_t blocks_available() const;
 
-  // Publishes a filled reservation under `key` and pins it. When the key is taken already, the reservation's space is given
-  // back and the result pins the existing object. Either way the returned pin is the object that readers see. On failure
-  // the reservation stays with the caller, its bytes untouched.
+  // Publishes a filled reservation under `key` and pins it. When the key is taken already, the reservation's space is
+  // given back and the result pins the existing object. Either way the returned pin is the object that readers see. On
+  // failure the reservation stays with the caller, its bytes untouched.
   Result<Pin> commit(Reservation&& reservation, std::string_view key);
   // The same without a pin to hold.
   Result<void> put(ObjectClass object_class, std::string_view key, std::span<const std::byte> bytes);
@@ -176,20 +176,22 @@ class Store {
   std::optional<Pin> lookup(std::string_view key);
   // Memory, else disk: restores it into a reservation first. An object of another size than `bytes` (0: any) is a miss.
   std::optional<Pin> fetch(std::string_view key, ObjectClass object_class, std::size_t bytes = 0);
-  // The longest run of kBlock objects keys[0..] that was really read: memory first, disk where that ends; a fault ends the
-  // run, never fails it. Touches from the last to the first, so that a chain is evicted from its end.
+  // The longest run of kBlock objects keys[0..] that was really read: memory first, disk where that ends; a fault ends
+  // the run, never fails it. Touches from the last to the first, so that a chain is evicted from its end.
   Run fetch_run(std::span<const std::string> keys);
   // How many of keys[0..] are in memory or on disk now. A hint: nothing is pinned.
   std::size_t probe_run(std::span<const std::string> keys) const;
 
-  // Counts as a use of all of them, the last one first, so that the chain they form is evicted from its end. For who held a
-  // chain without fetching it (blocks it committed itself) and is about to drop it.
+  // Counts as a use of all of them, the last one first, so that the chain they form is evicted from its end. For who
+  // held a chain without fetching it (blocks it committed itself) and is about to drop it.
   void touch_run(std::span<const Pin> chain);
 
-  // True when the key was there. Readers that hold it keep reading; nobody finds it afterwards, not after a restart either.
+  // True when the key was there. Readers that hold it keep reading; nobody finds it afterwards, not after a restart
+  // either.
   bool remove(std::string_view key);
 
-  // Waits until all that was committed before the call is on disk as the fsync policy has it. Ok at once without a disk.
+  // Waits until all that was committed before the call is on disk as the fsync policy has it. Ok at once without a
+  // disk.
   Result<void> flush();
   StoreStats stats() const;
   const StoreOptions& options() const { return options_; }

@@ -23,7 +23,8 @@ constexpr std::size_t kBlocks = 48;
 constexpr std::size_t kTailBytes = 4096;
 
 void fill(std::span<std::byte> bytes, std::uint64_t seed) {
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(keyed_random(seed, 0, i / 8) >> i % 8 * 8);
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::byte>(keyed_random(seed, 0, i / 8) >> i % 8 * 8);
 }
 bool holds(std::span<const std::byte> bytes, std::uint64_t seed) {
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -32,8 +33,8 @@ bool holds(std::span<const std::byte> bytes, std::uint64_t seed) {
   return true;
 }
 
-// What the store should hold. An object that the store evicted is found missing, and then exactly as many are missing as
-// the store says it evicted.
+// What the store should hold. An object that the store evicted is found missing, and then exactly as many are missing
+// as the store says it evicted.
 class StoreModelTest : public testing::Test {
  protected:
   struct Object {
@@ -150,7 +151,8 @@ class StoreModelTest : public testing::Test {
         ++it;
         continue;
       }
-      for (const Held& held : held_) ASSERT_FALSE(held.object.generation == it->second.generation) << "evicted under a pin";
+      for (const Held& held : held_)
+        ASSERT_FALSE(held.object.generation == it->second.generation) << "evicted under a pin";
       ++missing;
       it = model_.erase(it);
     }
@@ -217,14 +219,18 @@ TEST_F(StoreModelTest, AgreesWithANaiveModelUnderRandomOperations) {
   for (int i = 0; i < kSteps; ++i) {
     switch (rng_.below(9)) {
       case 0:
-      case 1: if (open_.size() < 12) reserve(); break;
+      case 1:
+        if (open_.size() < 12) reserve();
+        break;
       case 2:
       case 3: commit(); break;
       case 4: lookup(random_key()); break;
       case 5: lookup(random_present_key()); break;
       case 6: remove(); break;
       case 7: unpin(); break;
-      case 8: if (rng_.below(4) == 0 && !open_.empty()) open_.pop_back(); break;
+      case 8:
+        if (rng_.below(4) == 0 && !open_.empty()) open_.pop_back();
+        break;
     }
     if (HasFatalFailure()) FAIL() << "at step " << i;
     if (i % 8 == 0) check_stats();

@@ -1,5 +1,5 @@
-// Moves whole messages of bytes from a sender to a receiver, by a carrier that is measured: through shared memory or a TCP
-// socket. The sender fills memory that the carrier gave, so that nothing is copied before it must be.
+// Moves whole messages of bytes from a sender to a receiver, by a carrier that is measured: through shared memory or a
+// TCP socket. The sender fills memory that the carrier gave, so that nothing is copied before it must be.
 //
 // send() may be called by one thread at a time, receive() by one thread at a time; the two beside each other.
 #pragma once
@@ -44,8 +44,8 @@ class Mover {
   // Zeroed memory for a message of `size` bytes. kResourceExhausted where the machine has none.
   virtual Result<Buffer> allocate(std::size_t size) = 0;
 
-  // Moves a filled buffer to the receiver's side under `id`, unique among messages not yet received. Gives up when no byte
-  // moves for the progress deadline (kDeadlineExceeded) or the peer is gone (kUnavailable); then nothing arrives.
+  // Moves a filled buffer to the receiver's side under `id`, unique among messages not yet received. Gives up when no
+  // byte moves for the progress deadline (kDeadlineExceeded) or the peer is gone (kUnavailable); then nothing arrives.
   virtual Result<void> send(std::uint64_t id, Buffer buffer) = 0;
 
   // The message sent as `id`, waiting for the rest of it. Same errors as send().

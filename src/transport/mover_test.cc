@@ -100,7 +100,8 @@ TEST_P(MoverTest, GoesOnAfterAFailedSend) {
   EXPECT_TRUE(mover_->receive(2));
 }
 
-INSTANTIATE_TEST_SUITE_P(Carriers, MoverTest, testing::Values("shm", "tcp"), [](const auto& param) { return std::string(param.param); });
+INSTANTIATE_TEST_SUITE_P(Carriers, MoverTest, testing::Values("shm", "tcp"),
+                         [](const auto& param) { return std::string(param.param); });
 
 TEST(TcpMoverTest, MessageThatNeverComesEndsAtTheProgressDeadline) {
   auto mover = create_tcp_mover({.progress_deadline = std::chrono::milliseconds(50)});

@@ -1,5 +1,5 @@
-// Messages in shared-memory segments of their own: the sender maps one for writing, the receiver maps the same pages again
-// for reading, as another process would.
+// Messages in shared-memory segments of their own: the sender maps one for writing, the receiver maps the same pages
+// again for reading, as another process would.
 #include <atomic>
 #include <unordered_map>
 
@@ -21,7 +21,8 @@ class ShmMover final : public Mover {
       return invalid_argument("message of {} bytes, expected at most {}", size, options_.message_bytes_max);
     }
     NMC_ASSIGN_OR_RETURN(UniqueFd fd, create_memfd("nmc-handover", size));
-    NMC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(fd.get(), size, Mapping::Access::kReadWrite, "hand-over segment"));
+    NMC_ASSIGN_OR_RETURN(Mapping mapping,
+                         Mapping::map(fd.get(), size, Mapping::Access::kReadWrite, "hand-over segment"));
     return Buffer(std::move(fd), std::move(mapping));
   }
 

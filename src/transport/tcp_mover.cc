@@ -166,7 +166,8 @@ class TcpMover final : public Mover {
       const bool woken = changed_.wait_until(mutex_, std::chrono::steady_clock::now() + options_.progress_deadline);
       if (!woken && progress_ == seen) {
         discarded_.insert(id);
-        return deadline_exceeded("tcp hand-over: message {} made no progress for {} ms", id, to_ms(options_.progress_deadline));
+        return deadline_exceeded("tcp hand-over: message {} made no progress for {} ms", id,
+                                 to_ms(options_.progress_deadline));
       }
       if (lost_.erase(id) > 0) return unavailable("tcp hand-over: the connection broke within message {}", id);
       seen = progress_;
@@ -192,7 +193,8 @@ class TcpMover final : public Mover {
  private:
   Result<void> connect_sender() {
     NMC_ASSIGN_OR_RETURN(UniqueFd fd, tcp_socket());
-    if (retry_on_eintr([&] { return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address_), sizeof address_); }) != 0) {
+    if (retry_on_eintr(
+            [&] { return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address_), sizeof address_); }) != 0) {
       return Failure(os_error("connect", "tcp hand-over on loopback"));
     }
     const int on = 1;

@@ -3,8 +3,8 @@
 //   nmc_logits_tool FOLDER f32|bf16 CHUNK ID...
 //
 // runs the prompt through the paged forward pass in chunks of CHUNK tokens (0: at once) and writes the logits of every
-// position as little-endian f32 to standard output, [tokens][vocab]. A chunk gives logits of its last token only, so each
-// position is the end of a pass over what precedes it in blocks already written.
+// position as little-endian f32 to standard output, [tokens][vocab]. A chunk gives logits of its last token only, so
+// each position is the end of a pass over what precedes it in blocks already written.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -52,7 +52,8 @@ int main(int argc, char** argv) {
 
   constexpr std::uint32_t kBlockTokens = 16;
   const nmc::kv::KvLayout layout = (*decoder)->kv_layout(kBlockTokens);
-  std::vector<std::vector<std::byte>> memory(layout.blocks_for(tokens.size()), std::vector<std::byte>(layout.block_bytes()));
+  std::vector<std::vector<std::byte>> memory(layout.blocks_for(tokens.size()),
+                                             std::vector<std::byte>(layout.block_bytes()));
   std::vector<std::byte*> blocks;
   for (auto& block : memory) blocks.push_back(block.data());
 
@@ -60,8 +61,10 @@ int main(int argc, char** argv) {
   std::vector<float> logits((*decoder)->config().vocab);
   const std::size_t step = chunk == 0 ? tokens.size() : chunk;
   const auto forward = [&](std::size_t begin, std::size_t end) {
-    const nmc::model::Chunk part{.tokens = std::span(tokens).subspan(begin, end - begin), .start = begin,
-                                 .blocks = std::span(blocks).first(layout.blocks_for(end)), .logits = logits.data()};
+    const nmc::model::Chunk part{.tokens = std::span(tokens).subspan(begin, end - begin),
+                                 .start = begin,
+                                 .blocks = std::span(blocks).first(layout.blocks_for(end)),
+                                 .logits = logits.data()};
     (*decoder)->forward(pool, std::span(&part, 1), kBlockTokens, workspace);
   };
   for (std::size_t begin = 0; begin < tokens.size(); begin += step) {
