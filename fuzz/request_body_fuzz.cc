@@ -1,0 +1,64 @@
+// Bodies of the completion endpoints, as any client may send them. The first byte chooses the endpoint. What is
+// accepted must be within the limits that the engine relies on; what is refused must say so in a well-formed error
+// object.
+#include <cstdint>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "http/completion_request.h"
+#include "http/status.h"
+
+namespace {
+
+using namespace nmc;
+using namespace nmc::http;
+
+void must(bool condition) {
+  if (!condition) std::abort();
+}
+
+void check_accepted(const CompletionRequest& request) {
+  must(request.endpoint == Endpoint::kChat ? !request.messages.empty() : !request.prompts.empty());
+  must(request.prompts.size() <= kPromptsMax);
+  for (const Prompt& prompt : request.prompts) {
+    const auto* ids = std::get_if<std::vector<engine::TokenId>>(&prompt);
+    must(ids != nullptr ? !ids->empty() : is_valid_utf8(std::get<std::string>(prompt)));
+  }
+  for (const model::ChatMessage& message : request.messages) {
+    must(message.role == "system" || message.role == "user" || message.role == "assistant");
+    must(is_valid_utf8(message.content));
+  }
+  must(request.max_tokens.value_or(1) >= 1);
+  must(request.temperature >= 0 && request.temperature <= 2);
+  must(request.top_p > 0 && request.top_p <= 1);
+  must(request.stop.size() <= kStopsMax);
+  for (const std::string& stop : request.stop)
+    must(!stop.empty() && stop.size() <= kStopBytesMax && is_valid_utf8(stop));
+  must(request.cache_salt.size() <= kCacheSaltBytesMax);
+  must(request.stream || !(request.include_usage || request.continuous_usage));
+}
+
+void check_refused(const ApiError& error) {
+  must(error.status == 400 || error.status == 404);
+  must(!error.message.empty());
+  must(error.message.find(error.param) != std::string::npos);
+  const auto shown = parse_json(error_json(error), "error");
+  must(shown.has_value());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::string_view body(reinterpret_cast<const char*>(data + 1), size - 1);
+  const auto request = parse_completion_request(body, data[0] % 2 == 0 ? Endpoint::kChat : Endpoint::kCompletions, "m");
+  if (request) {
+    check_accepted(*request);
+  } else {
+    check_refused(request.error());
+  }
+  return 0;
+}
