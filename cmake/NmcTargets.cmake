@@ -61,7 +61,6 @@ function(nmc_layer name)
   if(NMC_TESTS AND tests)
     add_executable(nmc_${name}_test ${tests})
     target_link_libraries(nmc_${name}_test PRIVATE nmc_${name} GTest::gmock GTest::gtest_main)
-    target_compile_definitions(nmc_${name}_test PRIVATE NMC_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
     gtest_discover_tests(nmc_${name}_test TEST_PREFIX ${name}. PROPERTIES TIMEOUT 300 LABELS unit
       DISCOVERY_TIMEOUT 60)
   endif()

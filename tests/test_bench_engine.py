@@ -48,7 +48,8 @@ def test_table_has_a_row_for_each_measure_and_the_kernels_name(bin_dir):
 
 
 def test_warns_when_the_build_is_no_release_build(bin_dir):
-    version = subprocess.run([bin_dir / "nano-mooncake", "--version"], capture_output=True, text=True, timeout=60).stdout
+    program = bin_dir / "nano-mooncake"
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60).stdout
     done = bench(bin_dir, *SMALL, "--quiet")
     assert ("build: its figures say nothing" in done.stderr) == (" Release build" not in version)
 

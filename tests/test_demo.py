@@ -87,7 +87,8 @@ def test_without_tails_the_last_block_is_computed_again(bin_dir):
 def test_next_process_hits_from_disk_though_the_first_was_killed(bin_dir, tmp_path, mode):
     disk = tmp_path / "cache"
     cold = demo(bin_dir, "--mode", mode)["runs"][0]
-    killed = run(bin_dir, "--mode", mode, "--disk-dir", disk, env={"NANO_MOONCAKE_FAILPOINTS": "demo.between_runs=exit"})
+    failpoint = {"NANO_MOONCAKE_FAILPOINTS": "demo.between_runs=exit"}
+    killed = run(bin_dir, "--mode", mode, "--disk-dir", disk, env=failpoint)
     assert (killed.returncode, killed.stdout) == (137, "")
     first, second = demo(bin_dir, "--mode", mode, "--disk-dir", disk)["runs"]
     assert (first["computed_tokens"], first["cache_source"]) == (0, "disk")

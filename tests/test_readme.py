@@ -1,4 +1,4 @@
-"""README says only what works: its commands are run as they stand there, save for the port and for folders of our own."""
+"""README says only what works: its commands are run as they stand there, but for the port and folders of our own."""
 
 import json
 import os
