@@ -39,9 +39,11 @@ void drain(http::Server& server, engine::Runtime& runtime, Nanos timeout, bool q
   const Stopwatch watch;
   server.stop_accepting();
   if (!quiet) {
-    fmt::print(stderr, "nano-mooncake api: draining for at most {:g} s; a second signal stops at once\n", to_ms(timeout) / 1e3);
+    fmt::print(stderr, "nano-mooncake api: draining for at most {:g} s; a second signal stops at once\n",
+               to_ms(timeout) / 1e3);
   }
-  if (!runtime.drain(timeout)) log_warning("requests were still running after {:g} s and are cancelled", to_ms(timeout) / 1e3);
+  if (!runtime.drain(timeout))
+    log_warning("requests were still running after {:g} s and are cancelled", to_ms(timeout) / 1e3);
   if (!server.wait_idle(std::max(kLastAnswersTimeout, timeout - watch.elapsed()))) {
     log_warning("clients that didn't read their answers are cut off");
   }
@@ -51,8 +53,9 @@ Result<int> run(const Settings& settings) {
   const bool quiet = settings.on("quiet");
   NMC_ASSIGN_OR_RETURN(Serving serving, Serving::create(settings));
   NMC_ASSIGN_OR_RETURN(StopSignal stop, StopSignal::create());
-  NMC_ASSIGN_OR_RETURN(const std::unique_ptr<http::Server> server,
-                       http::Server::start(server_options_of(settings), serving.model(), serving.runtime(), &serving.store()));
+  NMC_ASSIGN_OR_RETURN(
+      const std::unique_ptr<http::Server> server,
+      http::Server::start(server_options_of(settings), serving.model(), serving.runtime(), &serving.store()));
   if (!is_loopback(settings.text("host")) && !settings.has("api-key")) {
     log_warning("whoever reaches {} can use this server: no --api-key is set", settings.text("host"));
   }
@@ -69,10 +72,12 @@ Command api_command() {
   Command command{
       .name = "api",
       .summary = "the OpenAI-compatible server",
-      .purpose = "Serves /v1/chat/completions, /v1/completions, /v1/models, /v1/metrics and /healthz. When it serves, one line "
-                 "`ready URL` appears on standard error. SIGTERM or SIGINT drains: new requests are refused, running ones "
-                 "finish within --drain-timeout-s, the cache is written to disk if there is one, and the exit code is 0; a "
-                 "second signal stops at once with 130.",
+      .purpose =
+          "Serves /v1/chat/completions, /v1/completions, /v1/models, /v1/metrics and /healthz. When it serves, one "
+          "line "
+          "`ready URL` appears on standard error. SIGTERM or SIGINT drains: new requests are refused, running ones "
+          "finish within --drain-timeout-s, the cache is written to disk if there is one, and the exit code is 0; a "
+          "second signal stops at once with 130.",
       .settings = serving_settings(),
       .exit_codes = {kExitDone, kExitWrongInput, kExitNotDone, kExitInterrupted},
       .example = "nano-mooncake api --port 8000 --disk-dir /var/cache/nano-mooncake --dram-bytes 4GiB",

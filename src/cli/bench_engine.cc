@@ -62,7 +62,8 @@ Json json_of(const lab::TtftRow& row) {
           {"ttft_ms_max", row.ttft_ms.max}};
 }
 
-Json json_of(const model::Model& model, const ThreadPool& pool, const Settings& settings, const lab::BenchResult& result) {
+Json json_of(const model::Model& model, const ThreadPool& pool, const Settings& settings,
+             const lab::BenchResult& result) {
   const BuildInfo build = build_info();
   Json json = {{"schema", "nano-mooncake/bench-engine/v1"},
                {"build", {{"version", build.version}, {"commit", build.commit}, {"type", build.build_type}}},
@@ -79,25 +80,44 @@ Json json_of(const model::Model& model, const ThreadPool& pool, const Settings& 
                {"prefill", Json::array()},
                {"ttft", Json::array()}};
   for (const auto& row : result.decode) json["decode"].push_back(json_of(row, "context_tokens", "decode_tokens_per_s"));
-  for (const auto& row : result.prefill) json["prefill"].push_back(json_of(row, "prompt_tokens", "prefill_tokens_per_s"));
+  for (const auto& row : result.prefill)
+    json["prefill"].push_back(json_of(row, "prompt_tokens", "prefill_tokens_per_s"));
   for (const auto& row : result.ttft) json["ttft"].push_back(json_of(row));
   return json;
 }
 
 std::vector<Cell> row_of(const char* name, const lab::ThroughputRow& row) {
-  return {name, Cell(row.batch), Cell(row.tokens), "", "tokens/s", Cell(row.tokens_per_s.median, 1),
-          Cell(row.tokens_per_s.min, 1), Cell(row.tokens_per_s.max, 1), Cell(row.memory_fraction, 2),
-          Cell(row.matmul_fraction, 2), row.kernel};
+  return {name,
+          Cell(row.batch),
+          Cell(row.tokens),
+          "",
+          "tokens/s",
+          Cell(row.tokens_per_s.median, 1),
+          Cell(row.tokens_per_s.min, 1),
+          Cell(row.tokens_per_s.max, 1),
+          Cell(row.memory_fraction, 2),
+          Cell(row.matmul_fraction, 2),
+          row.kernel};
 }
 
 std::vector<Cell> row_of(const lab::TtftRow& row) {
-  return {"ttft " + row.name, Cell(std::size_t{1}), Cell(row.prompt_tokens), Cell(row.computed_tokens), "ms",
-          Cell(row.ttft_ms.median, 2), Cell(row.ttft_ms.min, 2), Cell(row.ttft_ms.max, 2), "", "", ""};
+  return {"ttft " + row.name,
+          Cell(std::size_t{1}),
+          Cell(row.prompt_tokens),
+          Cell(row.computed_tokens),
+          "ms",
+          Cell(row.ttft_ms.median, 2),
+          Cell(row.ttft_ms.min, 2),
+          Cell(row.ttft_ms.max, 2),
+          "",
+          "",
+          ""};
 }
 
 Table table_of(const lab::BenchResult& result) {
   Table table;
-  table.columns = {"measure", "batch", "tokens", "computed", "unit", "median", "min", "max", "of_memory", "of_matmul", "kernel"};
+  table.columns = {"measure", "batch", "tokens",    "computed",  "unit",  "median",
+                   "min",     "max",   "of_memory", "of_matmul", "kernel"};
   for (const auto& row : result.decode) table.rows.push_back(row_of("decode", row));
   for (const auto& row : result.prefill) table.rows.push_back(row_of("prefill", row));
   for (const auto& row : result.ttft) table.rows.push_back(row_of(row));
@@ -105,10 +125,12 @@ Table table_of(const lab::BenchResult& result) {
 }
 
 std::string heading(const model::Model& model, const ThreadPool& pool, const lab::BenchResult& result) {
-  return fmt::format("{}: {:.1f} M parameters, {} in {}\nmachine: {} threads, {}; reads {:.1f} GB/s, computes {:.0f} GFLOP/s (f32)\n\n",
-                     model.name, static_cast<double>(model.config.parameters()) / 1e6,
-                     format_bytes(model.decoder->weight_bytes()), dtype_name(model.decoder->dtype()), pool.size(),
-                     kernels::instruction_level(), result.memory_gb_s, result.matmul_gflops);
+  return fmt::format(
+      "{}: {:.1f} M parameters, {} in {}\nmachine: {} threads, {}; reads {:.1f} GB/s, computes {:.0f} GFLOP/s "
+      "(f32)\n\n",
+      model.name, static_cast<double>(model.config.parameters()) / 1e6, format_bytes(model.decoder->weight_bytes()),
+      dtype_name(model.decoder->dtype()), pool.size(), kernels::instruction_level(), result.memory_gb_s,
+      result.matmul_gflops);
 }
 
 Result<int> run(const Settings& settings) {
@@ -128,20 +150,53 @@ Result<int> run(const Settings& settings) {
 
 std::vector<Setting> bench_settings() {
   return {
-      {.name = "batch", .kind = Kind::kIntegers, .placeholder = "N,N,...", .default_text = "1,8",
-       .help = "Sequences that decode together.", .low = 1, .high = 1024, .source = Source::kFlagOnly},
-      {.name = "context-tokens", .kind = Kind::kInteger, .placeholder = "N", .default_text = "512",
-       .help = "Tokens in the cache of each when the measured steps begin.", .low = 1, .high = 1 << 20,
+      {.name = "batch",
+       .kind = Kind::kIntegers,
+       .placeholder = "N,N,...",
+       .default_text = "1,8",
+       .help = "Sequences that decode together.",
+       .low = 1,
+       .high = 1024,
        .source = Source::kFlagOnly},
-      {.name = "decode-steps", .kind = Kind::kInteger, .placeholder = "N", .default_text = "16",
-       .help = "Steps in one measurement.", .low = 1, .high = 65'536, .source = Source::kFlagOnly},
-      {.name = "prompt-tokens", .kind = Kind::kIntegers, .placeholder = "N,N,...", .default_text = "128,1024",
-       .help = "Prompts to prefill, in tokens.", .low = 1, .high = 1 << 20, .source = Source::kFlagOnly},
-      {.name = "ttft-prompt-tokens", .kind = Kind::kInteger, .placeholder = "N", .default_text = "1024",
-       .help = "Prompt of the measurements of the time to the first token.", .low = 1, .high = 1 << 20,
+      {.name = "context-tokens",
+       .kind = Kind::kInteger,
+       .placeholder = "N",
+       .default_text = "512",
+       .help = "Tokens in the cache of each when the measured steps begin.",
+       .low = 1,
+       .high = 1 << 20,
        .source = Source::kFlagOnly},
-      {.name = "repeats", .kind = Kind::kInteger, .placeholder = "N", .default_text = "3",
-       .help = "Measurements of each kind, after one that is not counted.", .low = 1, .high = 1000,
+      {.name = "decode-steps",
+       .kind = Kind::kInteger,
+       .placeholder = "N",
+       .default_text = "16",
+       .help = "Steps in one measurement.",
+       .low = 1,
+       .high = 65'536,
+       .source = Source::kFlagOnly},
+      {.name = "prompt-tokens",
+       .kind = Kind::kIntegers,
+       .placeholder = "N,N,...",
+       .default_text = "128,1024",
+       .help = "Prompts to prefill, in tokens.",
+       .low = 1,
+       .high = 1 << 20,
+       .source = Source::kFlagOnly},
+      {.name = "ttft-prompt-tokens",
+       .kind = Kind::kInteger,
+       .placeholder = "N",
+       .default_text = "1024",
+       .help = "Prompt of the measurements of the time to the first token.",
+       .low = 1,
+       .high = 1 << 20,
+       .source = Source::kFlagOnly},
+      {.name = "repeats",
+       .kind = Kind::kInteger,
+       .placeholder = "N",
+       .default_text = "3",
+       .help = "Measurements of each kind, after one that is not counted.",
+       .low = 1,
+       .high = 1000,
        .source = Source::kFlagOnly},
   };
 }
@@ -152,11 +207,12 @@ Command bench_engine_command() {
   Command command{
       .name = "bench-engine",
       .summary = "prefill and decode throughput of a model beside this machine's limits",
-      .purpose = "Measures in one run what the machine can read from memory and compute at most, then decode throughput by "
-                 "batch, prefill throughput by prompt length, and the time to the first token through the real runtime: cold, "
-                 "with 90 % of the prompt cached, and with all of it cached, when no token is computed. Throughputs stand "
-                 "beside the fraction of the machine's limits they reach; a model that fits the caches can read faster than "
-                 "memory. Medians of --repeats, with least and most.",
+      .purpose =
+          "Measures in one run what the machine can read from memory and compute at most, then decode throughput by "
+          "batch, prefill throughput by prompt length, and the time to the first token through the real runtime: cold, "
+          "with 90 % of the prompt cached, and with all of it cached, when no token is computed. Throughputs stand "
+          "beside the fraction of the machine's limits they reach; a model that fits the caches can read faster than "
+          "memory. Medians of --repeats, with least and most.",
       .settings = bench_settings(),
       .exit_codes = {kExitDone, kExitWrongInput, kExitNotDone, kExitInterrupted},
       .example = "nano-mooncake bench-engine --model ./TinyLlama-1.1B --batch 1,4,16 --format json --output bench.json",

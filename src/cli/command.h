@@ -1,5 +1,5 @@
-// A command is data (its words and its settings) and one function that does the work. Parsing, help, configuration, error
-// lines and exit codes are the same for all (program.h).
+// A command is data (its words and its settings) and one function that does the work. Parsing, help, configuration,
+// error lines and exit codes are the same for all (program.h).
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@
 namespace nmc::cli {
 
 struct Command {
-  std::string name;              // "demo"; also run as nano-mooncake-demo
-  std::string summary;           // one line for the list of commands
-  std::string purpose;           // what --help says first; paragraphs separated by an empty line
+  std::string name;     // "demo"; also run as nano-mooncake-demo
+  std::string summary;  // one line for the list of commands
+  std::string purpose;  // what --help says first; paragraphs separated by an empty line
   std::vector<Setting> settings;
-  std::vector<int> exit_codes;   // those it can end with
-  std::string example;           // one command line
+  std::vector<int> exit_codes;  // those it can end with
+  std::string example;          // one command line
 
   // Does the work; the exit code, or the error that becomes one line and a code (exit_code.h).
   Result<int> (*run)(const Settings& settings) = nullptr;

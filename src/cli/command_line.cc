@@ -32,7 +32,8 @@ Failure unknown_word(const Command& command, const std::string& word) {
   const std::string flag = word.substr(0, word.find('='));
   const std::string name = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
   for (const Setting& setting : command.settings) {
-    if (setting.name == name) return invalid_argument("{}: not a flag of this command, {} sets it", flag, variable_name(setting));
+    if (setting.name == name)
+      return invalid_argument("{}: not a flag of this command, {} sets it", flag, variable_name(setting));
   }
   const std::string advice = did_you_mean(name, flag_names(command), "--");
   return invalid_argument("{}: unknown flag{}", flag, advice.empty() ? "; --help lists the flags" : advice);
@@ -54,8 +55,10 @@ Result<CommandLine> parse_command_line(const Command& command, std::span<const s
   };
   add_value(kConfig);
   for (const Setting* setting : flag_settings(command)) {
-    if (setting->kind == Kind::kSwitch) switches[setting->name] = app.add_flag("--" + setting->name);
-    else add_value(setting->name);
+    if (setting->kind == Kind::kSwitch)
+      switches[setting->name] = app.add_flag("--" + setting->name);
+    else
+      add_value(setting->name);
   }
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // what CLI11 wants
   try {
@@ -71,8 +74,10 @@ Result<CommandLine> parse_command_line(const Command& command, std::span<const s
   for (auto& [name, values] : given) {
     if (values.size() > 1) return invalid_argument("--{}: given {} times, expected once", name, values.size());
     if (values.empty()) continue;
-    if (name == kConfig) line.config = values.front();
-    else line.flags[name] = values.front();
+    if (name == kConfig)
+      line.config = values.front();
+    else
+      line.flags[name] = values.front();
   }
   for (const auto& [name, option] : switches) {
     if (option->count() > 0) line.flags[name] = option->results().back();  // "true" unless it said =something

@@ -11,14 +11,14 @@
 namespace nmc::cli {
 
 struct CommandLine {
-  Flags flags;           // those given, without --config
-  std::string config;    // value of --config; "" if not given
+  Flags flags;         // those given, without --config
+  std::string config;  // value of --config; "" if not given
   bool help = false;
   bool version = false;
 };
 
-// `--flag value` and `--flag=value`. An unknown flag, a flag given twice, a flag without its value and a word that is no
-// flag are errors; the first names the nearest flag of the command.
+// `--flag value` and `--flag=value`. An unknown flag, a flag given twice, a flag without its value and a word that is
+// no flag are errors; the first names the nearest flag of the command.
 Result<CommandLine> parse_command_line(const Command& command, std::span<const std::string> arguments);
 
 }  // namespace nmc::cli

@@ -14,11 +14,13 @@ using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
 Command sample() {
-  Command command{.name = "sample", .summary = "what it does", .purpose = "Why.", .exit_codes = {0, 2}, .example = "sample"};
-  command.settings = {{.name = "port", .kind = Kind::kInteger, .placeholder = "N", .default_text = "1", .help = "A port."},
-                      {.name = "prompt", .kind = Kind::kText, .placeholder = "TEXT", .help = "A prompt."},
-                      {.name = "quiet", .kind = Kind::kSwitch, .help = "Less."},
-                      {.name = "hidden", .kind = Kind::kText, .help = "Not here.", .source = Source::kFileOrVariable}};
+  Command command{
+      .name = "sample", .summary = "what it does", .purpose = "Why.", .exit_codes = {0, 2}, .example = "sample"};
+  command.settings = {
+      {.name = "port", .kind = Kind::kInteger, .placeholder = "N", .default_text = "1", .help = "A port."},
+      {.name = "prompt", .kind = Kind::kText, .placeholder = "TEXT", .help = "A prompt."},
+      {.name = "quiet", .kind = Kind::kSwitch, .help = "Less."},
+      {.name = "hidden", .kind = Kind::kText, .help = "Not here.", .source = Source::kFileOrVariable}};
   return command;
 }
 
@@ -31,7 +33,8 @@ std::string error_of(std::vector<std::string> words) {
 TEST(CommandLineTest, TakesValuesInBothSpellings) {
   const auto line = parse({"--port", "-5", "--prompt=a=b --port", "--quiet", "--config", "x.json"});
   ASSERT_TRUE(line.has_value());
-  EXPECT_THAT(line->flags, UnorderedElementsAre(Pair("port", "-5"), Pair("prompt", "a=b --port"), Pair("quiet", "true")));
+  EXPECT_THAT(line->flags,
+              UnorderedElementsAre(Pair("port", "-5"), Pair("prompt", "a=b --port"), Pair("quiet", "true")));
   EXPECT_EQ(line->config, "x.json");
 }
 

@@ -42,8 +42,9 @@ Command config_command() {
   Command command{
       .name = "config",
       .summary = "the effective configuration and where each value came from",
-      .purpose = "Reads flags, environment and --config FILE as nano-mooncake api would, checks every value, and prints each "
-                 "setting with its value and origin. Starts nothing. Secrets are not shown.",
+      .purpose =
+          "Reads flags, environment and --config FILE as nano-mooncake api would, checks every value, and prints each "
+          "setting with its value and origin. Starts nothing. Secrets are not shown.",
       .settings = serving_settings(),
       .exit_codes = {kExitDone, kExitWrongInput, kExitNotDone},
       .example = "NANO_MOONCAKE_DRAM_BYTES=4GiB nano-mooncake config --format json",

@@ -31,7 +31,8 @@ Result<std::vector<kv::TokenId>> prompt_ids(const model::Model& model, const Set
 }
 
 // The run ends with its cache on disk, so that what happens to the process afterwards doesn't matter.
-Result<Run> complete(Serving& serving, const Settings& settings, const std::string& id, std::span<const kv::TokenId> prompt) {
+Result<Run> complete(Serving& serving, const Settings& settings, const std::string& id,
+                     std::span<const kv::TokenId> prompt) {
   engine::GenerateRequest request;
   request.id = id;
   request.prompt.assign(prompt.begin(), prompt.end());
@@ -54,9 +55,19 @@ Json json_of(const Run& run) {
 
 std::vector<Cell> row_of(std::string name, const Run& run) {
   const engine::RequestMetrics& m = run.metrics;
-  return {Cell(std::move(name)), Cell(m.prompt_tokens), Cell(m.computed_tokens), Cell(m.saved_tokens),
-          Cell(engine::cache_source_name(m.cache_source)), Cell(m.ttft_ms, 2), Cell(m.e2e_ms, 2), Cell(m.export_ms, 2),
-          Cell(m.encode_ms, 2), Cell(m.transport_ms, 2), Cell(m.unpack_ms, 2), Cell(m.import_ms, 2), Cell(m.transfer_bytes),
+  return {Cell(std::move(name)),
+          Cell(m.prompt_tokens),
+          Cell(m.computed_tokens),
+          Cell(m.saved_tokens),
+          Cell(engine::cache_source_name(m.cache_source)),
+          Cell(m.ttft_ms, 2),
+          Cell(m.e2e_ms, 2),
+          Cell(m.export_ms, 2),
+          Cell(m.encode_ms, 2),
+          Cell(m.transport_ms, 2),
+          Cell(m.unpack_ms, 2),
+          Cell(m.import_ms, 2),
+          Cell(m.transfer_bytes),
           Cell(m.transfer_carrier)};
 }
 
@@ -68,8 +79,9 @@ Report make_report(const Serving& serving, const Settings& settings, const Run& 
                  {"mode", engine::mode_name(options.mode)},
                  {"transfer", engine::transfer_name(options.transfer)},
                  {"runs", {json_of(first), json_of(second)}}};
-  report.table.columns = {"run", "prompt_tokens", "computed_tokens", "saved_tokens", "cache_source", "ttft_ms", "total_ms",
-                          "export_ms", "encode_ms", "transport_ms", "unpack_ms", "import_ms", "transfer_bytes", "carrier"};
+  report.table.columns = {"run",       "prompt_tokens", "computed_tokens", "saved_tokens", "cache_source",
+                          "ttft_ms",   "total_ms",      "export_ms",       "encode_ms",    "transport_ms",
+                          "unpack_ms", "import_ms",     "transfer_bytes",  "carrier"};
   report.table.rows = {row_of("first", first), row_of("second", second)};
   report.text = fmt::format("prompt: {}\ntext:   {}\n\n{}", printable(settings.text("prompt")), printable(first.text),
                             format_table(transposed(report.table)));
@@ -77,7 +89,8 @@ Report make_report(const Serving& serving, const Settings& settings, const Run& 
 }
 
 Result<int> run(const Settings& settings) {
-  if (!is_valid_utf8(settings.text("prompt"))) return invalid_argument("{}: expected valid UTF-8", settings.where("prompt"));
+  if (!is_valid_utf8(settings.text("prompt")))
+    return invalid_argument("{}: expected valid UTF-8", settings.where("prompt"));
   NMC_ASSIGN_OR_RETURN(Serving serving, Serving::create(settings));
   if (!settings.on("quiet")) fmt::print(stderr, "nano-mooncake demo: {}\n", serving.description());
   NMC_ASSIGN_OR_RETURN(const std::vector<kv::TokenId> prompt, prompt_ids(serving.model(), settings));
@@ -98,20 +111,30 @@ Command demo_command() {
   Command command{
       .name = "demo",
       .summary = "one completion through the whole path, then the same prompt again from the cache",
-      .purpose = "Tokenizes a prompt, schedules it, prefills from whatever prefix is cached, hands the KV over to the decode "
-                 "worker and decodes greedily; then does the same again, which now finds everything in the cache. Prints the "
-                 "text and what each run cost. The built-in model has random weights: its text means nothing.\n\n"
-                 "Only with --disk-dir can the first run find anything: what an earlier process left there.",
+      .purpose =
+          "Tokenizes a prompt, schedules it, prefills from whatever prefix is cached, hands the KV over to the decode "
+          "worker and decodes greedily; then does the same again, which now finds everything in the cache. Prints the "
+          "text and what each run cost. The built-in model has random weights: its text means nothing.\n\n"
+          "Only with --disk-dir can the first run find anything: what an earlier process left there.",
       .exit_codes = {kExitDone, kExitWrongInput, kExitNotDone, kExitInterrupted},
       .example = "nano-mooncake demo --prompt \"Why cache keys and values?\" --max-new-tokens 16",
       .run = run,
   };
   command.settings = {
-      {.name = "prompt", .kind = Kind::kText, .placeholder = "TEXT",
+      {.name = "prompt",
+       .kind = Kind::kText,
+       .placeholder = "TEXT",
        .default_text = "Explain in one paragraph why an LLM server keeps the keys and values of a prompt it has seen.",
-       .help = "What the model is asked.", .source = Source::kFlagOnly},
-      {.name = "max-new-tokens", .kind = Kind::kInteger, .placeholder = "N", .default_text = "48",
-       .help = "Tokens to generate, at most.", .low = 1, .high = 1'000'000, .source = Source::kFlagOnly},
+       .help = "What the model is asked.",
+       .source = Source::kFlagOnly},
+      {.name = "max-new-tokens",
+       .kind = Kind::kInteger,
+       .placeholder = "N",
+       .default_text = "48",
+       .help = "Tokens to generate, at most.",
+       .low = 1,
+       .high = 1'000'000,
+       .source = Source::kFlagOnly},
   };
   std::vector<Setting> serving = serving_settings_for(kServingFlags);
   set_default(serving, "mode", "pd");

@@ -8,9 +8,9 @@
 namespace nmc::cli {
 
 inline constexpr int kExitDone = 0;
-inline constexpr int kExitJudgedFailed = 1;         // the command judges, and the verdict is no
-inline constexpr int kExitWrongInput = 2;           // wrong usage or unreadable input
-inline constexpr int kExitNotDone = 3;              // the work could not be done
+inline constexpr int kExitJudgedFailed = 1;  // the command judges, and the verdict is no
+inline constexpr int kExitWrongInput = 2;    // wrong usage or unreadable input
+inline constexpr int kExitNotDone = 3;       // the work could not be done
 inline constexpr int kExitInsufficientEvidence = 4;
 inline constexpr int kExitInterrupted = 130;
 

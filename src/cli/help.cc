@@ -44,7 +44,8 @@ std::string flag_help(const Setting& setting) {
   std::string body = setting.help;
   if (takes_value && !setting.default_text.empty()) {
     const bool prose = setting.default_text.find(' ') != std::string::npos;
-    body += prose ? fmt::format(" Default: \"{}\"", setting.default_text) : fmt::format(" Default: {}.", setting.default_text);
+    body += prose ? fmt::format(" Default: \"{}\"", setting.default_text)
+                  : fmt::format(" Default: {}.", setting.default_text);
   }
   if (!setting.unsupported.empty()) {
     body += fmt::format(" Not supported by this version: {}.", fmt::join(setting.unsupported, ", "));
@@ -79,9 +80,12 @@ std::string command_help(const Command& command) {
   text += "  -h, --help\n" + wrap("This text.", kHelpIndent);
   text += "  --version\n" + wrap("Version, commit, build type and CPU features in use.", kHelpIndent);
   if (reads_configuration(command)) {
-    text += "\n" + wrap("Settings of serving are also read from the environment (NANO_MOONCAKE_DRAM_BYTES for --dram-bytes) "
-                        "and from --config FILE; flags win over the environment, the environment over the file. "
-                        "`nano-mooncake config` prints what is in effect. Byte values may end in KiB, MiB, GiB or TiB.", 0);
+    text +=
+        "\n" + wrap(
+                   "Settings of serving are also read from the environment (NANO_MOONCAKE_DRAM_BYTES for --dram-bytes) "
+                   "and from --config FILE; flags win over the environment, the environment over the file. "
+                   "`nano-mooncake config` prints what is in effect. Byte values may end in KiB, MiB, GiB or TiB.",
+                   0);
   }
   text += "\nExit codes:\n" + exit_codes_help(command.exit_codes);
   return text + "\nExample:\n  " + command.example + "\n";
@@ -93,18 +97,22 @@ std::string program_help(std::span<const Command> commands) {
   std::size_t width = 0;
   for (const Command& command : commands) width = std::max(width, command.name.size());
   for (const Command& command : commands) text += fmt::format("  {:<{}}  {}\n", command.name, width, command.summary);
-  text += "\n" + wrap("`nano-mooncake COMMAND --help` tells a command's flags, `nano-mooncake --version` what this build is. "
-                      "A link named nano-mooncake-COMMAND is the same as nano-mooncake COMMAND.", 0);
+  text += "\n" +
+          wrap(
+              "`nano-mooncake COMMAND --help` tells a command's flags, `nano-mooncake --version` what this build is. "
+              "A link named nano-mooncake-COMMAND is the same as nano-mooncake COMMAND.",
+              0);
   text += "\nExit codes:\n";
-  return text + exit_codes_help({kExitDone, kExitJudgedFailed, kExitWrongInput, kExitNotDone, kExitInsufficientEvidence,
-                                 kExitInterrupted}) +
+  return text +
+         exit_codes_help({kExitDone, kExitJudgedFailed, kExitWrongInput, kExitNotDone, kExitInsufficientEvidence,
+                          kExitInterrupted}) +
          "\nExample:\n  nano-mooncake demo\n";
 }
 
 std::string version_line() {
   const BuildInfo info = build_info();
-  return fmt::format("nano-mooncake {}, commit {}, {} build, {} instructions\n", info.version, info.commit, info.build_type,
-                     kernels::instruction_level());
+  return fmt::format("nano-mooncake {}, commit {}, {} build, {} instructions\n", info.version, info.commit,
+                     info.build_type, kernels::instruction_level());
 }
 
 }  // namespace nmc::cli

@@ -48,7 +48,10 @@ void check_shape(const Table& table) {
 }
 
 Format parse_format(const std::string& name) {
-  return name == "json" ? Format::kJson : name == "csv" ? Format::kCsv : name == "markdown" ? Format::kMarkdown : Format::kTable;
+  return name == "json"       ? Format::kJson
+         : name == "csv"      ? Format::kCsv
+         : name == "markdown" ? Format::kMarkdown
+                              : Format::kTable;
 }
 
 }  // namespace
@@ -107,10 +110,14 @@ std::string format_markdown(const Table& table) {
 std::string printable(std::string_view text) {
   std::string result;
   for (const char c : text) {
-    if (c == '\n') result += "\\n";
-    else if (c == '\t') result += "\\t";
-    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    else result += c;
+    if (c == '\n')
+      result += "\\n";
+    else if (c == '\t')
+      result += "\\t";
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    else
+      result += c;
   }
   return result;
 }

@@ -43,8 +43,8 @@ std::string printable(std::string_view text);
 
 // What a command has to say, for programs, for people and for spreadsheets.
 struct Report {
-  Json json;          // with "schema" as its first member
-  std::string text;   // for --format table: all of it, where the table alone isn't what a person wants to see
+  Json json;         // with "schema" as its first member
+  std::string text;  // for --format table: all of it, where the table alone isn't what a person wants to see
   Table table;
 };
 

@@ -7,7 +7,9 @@ namespace {
 
 Table sample() {
   return {.columns = {"name", "count"},
-          .rows = {{"plain", Cell(std::uint64_t{7})}, {"a \"b\", c|d\n\x1b[0m", Cell(1.25, 1)}, {"h\u00e9", Cell(std::uint64_t{12345})}}};
+          .rows = {{"plain", Cell(std::uint64_t{7})},
+                   {"a \"b\", c|d\n\x1b[0m", Cell(1.25, 1)},
+                   {"h\u00e9", Cell(std::uint64_t{12345})}}};
 }
 
 TEST(Output, TableAlignsColumnsAndKeepsCellsOnTheirLine) {
@@ -28,7 +30,8 @@ TEST(Output, MarkdownEscapesBars) {
 }
 
 TEST(Output, TransposedTurnsRowsIntoColumns) {
-  const Table table = {.columns = {"run", "ms", "source"}, .rows = {{"first", Cell(2.0, 1), "none"}, {"second", Cell(0.5, 1), "dram"}}};
+  const Table table = {.columns = {"run", "ms", "source"},
+                       .rows = {{"first", Cell(2.0, 1), "none"}, {"second", Cell(0.5, 1), "dram"}}};
   EXPECT_EQ(format_csv(transposed(table)), "run,first,second\r\nms,2.0,0.5\r\nsource,none,dram\r\n");
 }
 

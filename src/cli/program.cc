@@ -82,8 +82,10 @@ int run_bare(const std::vector<Command>& commands, std::span<const std::string> 
   }
   const std::string& first = arguments.front();
   Result<int> done = invalid_argument("{}: unknown flag, expected a command; --help lists them", first);
-  if (first == "--version") done = print(version_line());
-  else if (first == "--help" || first == "-h") done = print(program_help(commands));
+  if (first == "--version")
+    done = print(version_line());
+  else if (first == "--help" || first == "-h")
+    done = print(program_help(commands));
   return done ? *done : fail(kProgram, done.error());
 }
 

@@ -48,8 +48,8 @@ Result<engine::RuntimeOptions> runtime_options_of(const Settings& settings) {
   using engine::Transfer;
   engine::RuntimeOptions options;
   NMC_ASSIGN_OR_RETURN(options.mode, choice(settings, "mode", engine::mode_name, {Mode::kMonolithic, Mode::kPd}));
-  NMC_ASSIGN_OR_RETURN(options.reuse, choice(settings, "reuse", engine::reuse_name,
-                                             {Reuse::kNone, Reuse::kLocal, Reuse::kGlobal}));
+  NMC_ASSIGN_OR_RETURN(options.reuse,
+                       choice(settings, "reuse", engine::reuse_name, {Reuse::kNone, Reuse::kLocal, Reuse::kGlobal}));
   NMC_ASSIGN_OR_RETURN(options.transfer, choice(settings, "transfer", engine::transfer_name,
                                                 {Transfer::kDirect, Transfer::kShm, Transfer::kTcp}));
   options.block_tokens = static_cast<std::uint32_t>(settings.integer("block-tokens"));
@@ -64,13 +64,14 @@ Result<Serving> Serving::create(const Settings& settings) {
   NMC_ASSIGN_OR_RETURN(engine::RuntimeOptions options, runtime_options_of(settings));
   Serving serving;
   serving.pool_ = std::make_unique<ThreadPool>(threads_of(settings));
-  NMC_ASSIGN_OR_RETURN(model::Model model, model::load_model(settings.text("model"), dtype_of(settings), *serving.pool_));
+  NMC_ASSIGN_OR_RETURN(model::Model model,
+                       model::load_model(settings.text("model"), dtype_of(settings), *serving.pool_));
   serving.model_ = std::make_unique<model::Model>(std::move(model));
   const kv::Namespace ns = serving.model_->kv_namespace(options.block_tokens);
   NMC_ASSIGN_OR_RETURN(serving.store_, store::Store::create(store_options_of(settings, ns.layout.block_bytes())));
   options.eos_ids = serving.model_->eos_ids();
-  NMC_ASSIGN_OR_RETURN(serving.runtime_, engine::create_runtime(options, *serving.model_->decoder, ns, *serving.store_,
-                                                                *serving.pool_));
+  NMC_ASSIGN_OR_RETURN(serving.runtime_,
+                       engine::create_runtime(options, *serving.model_->decoder, ns, *serving.store_, *serving.pool_));
   return serving;
 }
 
@@ -78,17 +79,20 @@ std::string Serving::description() const {
   const engine::RuntimeOptions& options = runtime_->options();
   const model::Decoder& decoder = *model_->decoder;
   std::string mode = engine::mode_name(options.mode);
-  if (options.mode != engine::Mode::kMonolithic) mode += fmt::format(" ({} hand-over)", engine::transfer_name(options.transfer));
+  if (options.mode != engine::Mode::kMonolithic)
+    mode += fmt::format(" ({} hand-over)", engine::transfer_name(options.transfer));
   std::string disk;
   if (!store_->options().disk_dir.empty()) {
-    disk = fmt::format(", disk {} in {}", format_bytes(store_->options().disk_bytes), store_->options().disk_dir.string());
+    disk =
+        fmt::format(", disk {} in {}", format_bytes(store_->options().disk_bytes), store_->options().disk_dir.string());
   }
-  return fmt::format("model {} of {:.1f} M parameters, {} in {}; context {} tokens; KV {} in blocks of {} tokens, {} each{}; "
-                     "mode {}, reuse {}; {} threads, {} kernels",
-                     model_->name, static_cast<double>(model_->config.parameters()) / 1e6, format_bytes(decoder.weight_bytes()),
-                     dtype_name(decoder.dtype()), options.max_context, format_bytes(store_->options().dram_bytes),
-                     options.block_tokens, format_bytes(store_->options().block_bytes), disk, mode,
-                     engine::reuse_name(options.reuse), pool_->size(), kernels::instruction_level());
+  return fmt::format(
+      "model {} of {:.1f} M parameters, {} in {}; context {} tokens; KV {} in blocks of {} tokens, {} each{}; "
+      "mode {}, reuse {}; {} threads, {} kernels",
+      model_->name, static_cast<double>(model_->config.parameters()) / 1e6, format_bytes(decoder.weight_bytes()),
+      dtype_name(decoder.dtype()), options.max_context, format_bytes(store_->options().dram_bytes),
+      options.block_tokens, format_bytes(store_->options().block_bytes), disk, mode, engine::reuse_name(options.reuse),
+      pool_->size(), kernels::instruction_level());
 }
 
 }  // namespace nmc::cli

@@ -1,5 +1,5 @@
-// Everything between settings and a running engine: threads, model, store, runtime, in the order in which they depend on
-// each other.
+// Everything between settings and a running engine: threads, model, store, runtime, in the order in which they depend
+// on each other.
 #pragma once
 
 #include <memory>

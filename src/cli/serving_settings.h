@@ -12,8 +12,8 @@ namespace nmc::cli {
 // All of them, in the order in which help and `config` show them.
 std::vector<Setting> serving_settings();
 
-// The same for a command that takes only `flags` of them on its line; the others still come from environment and file, so
-// that one file serves every command.
+// The same for a command that takes only `flags` of them on its line; the others still come from environment and file,
+// so that one file serves every command.
 std::vector<Setting> serving_settings_for(std::span<const std::string_view> flags);
 
 // Another default for one of `settings`.

@@ -95,7 +95,8 @@ std::optional<Value> parse_by_kind(const Setting& setting, std::string_view text
     case Kind::kSeconds: {
       const std::optional<double> number = parse_number<double>(text);
       if (!number || !std::isfinite(*number)) return std::nullopt;
-      if (*number < static_cast<double>(setting.low) || *number > static_cast<double>(setting.high)) return std::nullopt;
+      if (*number < static_cast<double>(setting.low) || *number > static_cast<double>(setting.high))
+        return std::nullopt;
       return *number;
     }
     case Kind::kSwitch: return parse_switch(text);
@@ -123,7 +124,8 @@ std::string quoted(std::string_view text) { return describe_json(Json(std::strin
 
 std::string variable_name(const Setting& setting) {
   std::string name = "NANO_MOONCAKE_";
-  for (const char c : setting.name) name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  for (const char c : setting.name)
+    name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
   return name;
 }
 
@@ -177,8 +179,10 @@ Result<Value> value_from_json(const Setting& setting, const Json& json, std::str
 Json json_from_value(const Value& value) {
   return std::visit(
       [](const auto& held) -> Json {
-        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::monostate>) return nullptr;
-        else return held;
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::monostate>)
+          return nullptr;
+        else
+          return held;
       },
       value);
 }
@@ -186,7 +190,8 @@ Json json_from_value(const Value& value) {
 std::string text_from_value(const Value& value) {
   if (std::holds_alternative<std::monostate>(value)) return "";
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
-  if (const auto* numbers = std::get_if<std::vector<std::int64_t>>(&value)) return fmt::format("{}", fmt::join(*numbers, ","));
+  if (const auto* numbers = std::get_if<std::vector<std::int64_t>>(&value))
+    return fmt::format("{}", fmt::join(*numbers, ","));
   if (const auto* number = std::get_if<double>(&value)) return fmt::format("{}", *number);
   return dump_json(json_from_value(value));
 }

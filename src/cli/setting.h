@@ -28,23 +28,23 @@ enum class Kind {
 using Value = std::variant<std::monostate, std::string, std::int64_t, double, bool, std::vector<std::int64_t>>;
 
 enum class Source {
-  kEverywhere,       // flag, environment, file
-  kFileOrVariable,   // not a flag of this command, though another command's
-  kFlagOnly,         // about this one run
+  kEverywhere,      // flag, environment, file
+  kFileOrVariable,  // not a flag of this command, though another command's
+  kFlagOnly,        // about this one run
 };
 
 struct Setting {
-  std::string name;                // "dram-bytes" for --dram-bytes, NANO_MOONCAKE_DRAM_BYTES and `dram_bytes`
+  std::string name;  // "dram-bytes" for --dram-bytes, NANO_MOONCAKE_DRAM_BYTES and `dram_bytes`
   Kind kind = Kind::kText;
-  std::string placeholder;         // what stands for the value in help: "N", "DIR"
-  std::string default_text;        // as one would type it; "": not set, and `help` says what that means
-  std::string help;                // what it does, in a sentence or two, with its unit
+  std::string placeholder;   // what stands for the value in help: "N", "DIR"
+  std::string default_text;  // as one would type it; "": not set, and `help` says what that means
+  std::string help;          // what it does, in a sentence or two, with its unit
   std::vector<std::string> choices = {};
-  std::int64_t low = 0;            // of numbers
+  std::int64_t low = 0;  // of numbers
   std::int64_t high = std::numeric_limits<std::int64_t>::max();
-  std::vector<std::string> unsupported = {};   // well-formed values that this version refuses
-  std::vector<std::string> only = {};          // if not empty: the values that this version supports
-  bool secret = false;             // shown as "(set)"
+  std::vector<std::string> unsupported = {};  // well-formed values that this version refuses
+  std::vector<std::string> only = {};         // if not empty: the values that this version supports
+  bool secret = false;                        // shown as "(set)"
   Source source = Source::kEverywhere;
 };
 

@@ -119,8 +119,8 @@ Result<Settings> resolve_settings(std::span<const Setting> settings, const Flags
   }
   std::vector<EffectiveValue> values;
   for (const Setting& setting : settings) {
-    NMC_ASSIGN_OR_RETURN(EffectiveValue value, effective_value(setting, flags, environment, file_values,
-                                                               file ? file->string() : ""));
+    NMC_ASSIGN_OR_RETURN(EffectiveValue value,
+                         effective_value(setting, flags, environment, file_values, file ? file->string() : ""));
     values.push_back(std::move(value));
   }
   return Settings(std::move(values));

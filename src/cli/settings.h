@@ -1,5 +1,5 @@
-// The values a command works with, each with the place it came from. Flags win over the environment, the environment over
-// the configuration file, the file over the defaults.
+// The values a command works with, each with the place it came from. Flags win over the environment, the environment
+// over the configuration file, the file over the defaults.
 #pragma once
 
 #include <map>
@@ -33,7 +33,7 @@ class Settings {
   bool has(std::string_view name) const;  // has a value
   const std::string& text(std::string_view name) const;
   std::string text_or(std::string_view name, std::string absent) const;
-  std::int64_t integer(std::string_view name) const;     // kInteger, kBytes
+  std::int64_t integer(std::string_view name) const;  // kInteger, kBytes
   std::uint64_t bytes(std::string_view name) const { return static_cast<std::uint64_t>(integer(name)); }
   std::size_t count(std::string_view name) const { return static_cast<std::size_t>(integer(name)); }
   const std::vector<std::int64_t>& integers(std::string_view name) const;

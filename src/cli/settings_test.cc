@@ -36,7 +36,8 @@ class SettingsTest : public ::testing::Test {
 
 TEST_F(SettingsTest, FlagsWinOverEnvironmentOverFileOverDefaults) {
   const Path file = write(R"({"port": 1, "max_queue": 2, "max-running": 3})");
-  const auto settings = resolve({{"port", "10"}}, {{"NANO_MOONCAKE_PORT", "20"}, {"NANO_MOONCAKE_MAX_QUEUE", "30"}}, file);
+  const auto settings =
+      resolve({{"port", "10"}}, {{"NANO_MOONCAKE_PORT", "20"}, {"NANO_MOONCAKE_MAX_QUEUE", "30"}}, file);
   ASSERT_TRUE(settings.has_value()) << error_of(settings);
   EXPECT_EQ(settings->integer("port"), 10);
   EXPECT_EQ(settings->where("port"), "--port");

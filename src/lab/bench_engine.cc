@@ -88,7 +88,8 @@ class ForwardBench {
     std::vector<double> seconds;
     for (std::size_t repeat = 0; repeat <= options_.repeats; ++repeat) {
       const Stopwatch watch;
-      for (std::size_t step = 0; step < options_.decode_steps; ++step) decode(sequences, options_.context_tokens + step);
+      for (std::size_t step = 0; step < options_.decode_steps; ++step)
+        decode(sequences, options_.context_tokens + step);
       if (repeat > 0) seconds.push_back(watch.elapsed_ms() / 1e3);
     }
     return seconds;
@@ -99,7 +100,8 @@ class ForwardBench {
     logits_.resize(std::max(logits_.size(), model_.config.vocab));
     for (std::size_t start = 0; start < ids.size(); start += options_.chunk_tokens) {
       const std::size_t end = std::min(ids.size(), start + options_.chunk_tokens);
-      const model::Chunk chunk{.tokens = ids.subspan(start, end - start), .start = start,
+      const model::Chunk chunk{.tokens = ids.subspan(start, end - start),
+                               .start = start,
                                .blocks = sequences.blocks(0, end, options_.block_tokens),
                                .logits = end == ids.size() ? logits_.data() : nullptr};
       model_.decoder->forward(pool_, std::span(&chunk, 1), options_.block_tokens, workspace_);
@@ -114,8 +116,10 @@ class ForwardBench {
     for (std::size_t s = 0; s < sequences.count(); ++s) {
       float* logits = &logits_[s * vocab];
       ids_[s] = static_cast<kv::TokenId>(kernels::argmax(std::span(logits, vocab)));
-      chunks_.push_back({.tokens = std::span(&ids_[s], 1), .start = position,
-                         .blocks = sequences.blocks(s, position + 1, options_.block_tokens), .logits = logits});
+      chunks_.push_back({.tokens = std::span(&ids_[s], 1),
+                         .start = position,
+                         .blocks = sequences.blocks(s, position + 1, options_.block_tokens),
+                         .logits = logits});
     }
     model_.decoder->forward(pool_, chunks_, options_.block_tokens, workspace_);
   }
@@ -178,17 +182,20 @@ ThroughputRow throughput_row(const Work& work, const std::vector<double>& second
 
 class TtftBench {
  public:
-  static Result<std::unique_ptr<TtftBench>> create(const model::Model& model, const BenchOptions& options, ThreadPool& pool) {
+  static Result<std::unique_ptr<TtftBench>> create(const model::Model& model, const BenchOptions& options,
+                                                   ThreadPool& pool) {
     std::unique_ptr<TtftBench> bench(new TtftBench(model, options));
     const kv::Namespace ns = model.kv_namespace(options.block_tokens);
     // Every prompt of every repeat stays cached, with its tail.
     const std::size_t prompts = 3 * (options.repeats + 1);
-    const std::size_t tail_bytes = prompts * (ns.layout.block_bytes() + model.config.vocab * sizeof(float) + (64 << 10));
+    const std::size_t tail_bytes =
+        prompts * (ns.layout.block_bytes() + model.config.vocab * sizeof(float) + (64 << 10));
     store::StoreOptions store_options;
     store_options.block_bytes = ns.layout.block_bytes();
     store_options.tail_bytes = tail_bytes;
-    store_options.dram_bytes = (16 << 20) + 2 * tail_bytes +
-                               2 * prompts * (ns.layout.blocks_for(options.ttft_prompt_tokens + 1) + 1) * ns.layout.block_bytes();
+    store_options.dram_bytes =
+        (16 << 20) + 2 * tail_bytes +
+        2 * prompts * (ns.layout.blocks_for(options.ttft_prompt_tokens + 1) + 1) * ns.layout.block_bytes();
     NMC_ASSIGN_OR_RETURN(bench->store_, store::Store::create(store_options));
     engine::RuntimeOptions runtime_options;
     runtime_options.block_tokens = options.block_tokens;
@@ -261,8 +268,9 @@ Result<void> check_sizes(const model::Model& model, const BenchOptions& options)
   const std::size_t limit = model.config.max_positions;
   const auto fits = [&](std::size_t tokens, std::size_t more, std::string_view what) -> Result<void> {
     if (tokens > 0 && tokens <= limit && more <= limit - tokens) return {};
-    return invalid_argument("{} of {} tokens and {} more: expected at least 1, and together at most the model's context of {}",
-                            what, tokens, more, limit);
+    return invalid_argument(
+        "{} of {} tokens and {} more: expected at least 1, and together at most the model's context of {}", what,
+        tokens, more, limit);
   };
   for (const std::size_t tokens : options.prompt_tokens) NMC_RETURN_IF_ERROR(fits(tokens, 0, "a prompt"));
   NMC_RETURN_IF_ERROR(fits(options.context_tokens, options.decode_steps, "a decode context"));
@@ -280,7 +288,8 @@ Spread spread_of(std::vector<double> samples) {
 }
 
 std::size_t step_weight_bytes(const model::ModelConfig& c, Dtype dtype) {
-  const std::size_t layer = c.hidden * (c.q_size() + 2 * c.kv_size()) + c.q_size() * c.hidden + 3 * c.hidden * c.intermediate;
+  const std::size_t layer =
+      c.hidden * (c.q_size() + 2 * c.kv_size()) + c.q_size() * c.hidden + 3 * c.hidden * c.intermediate;
   return (c.layers * layer + c.vocab * c.hidden) * dtype_bytes(dtype);
 }
 
@@ -291,7 +300,8 @@ double forward_flops(const model::ModelConfig& c, std::size_t rows, std::size_t 
   // A row at position p attends to p + 1 keys: one multiply-add an element for scores, one for values.
   const double keys = number(rows) * number(start) + number(rows) * number(rows + 1) / 2;
   const double attention = 2 * number(c.q_size()) * keys;
-  return 2 * (number(c.layers) * (number(rows) * layer + attention) + number(logit_rows) * number(c.vocab) * number(c.hidden));
+  return 2 * (number(c.layers) * (number(rows) * layer + attention) +
+              number(logit_rows) * number(c.vocab) * number(c.hidden));
 }
 
 Result<BenchResult> bench_engine(const model::Model& model, const BenchOptions& options, ThreadPool& pool) {
@@ -310,7 +320,8 @@ Result<BenchResult> bench_engine(const model::Model& model, const BenchOptions& 
   for (const std::size_t batch : options.batches) {
     progress(fmt::format("decode, batch {}", batch));
     NMC_ASSIGN_OR_RETURN(const std::vector<double> seconds, bench.decode_seconds(batch));
-    ThroughputRow& row = result.decode.emplace_back(throughput_row(decode_work(model, options, batch), seconds, result));
+    ThroughputRow& row =
+        result.decode.emplace_back(throughput_row(decode_work(model, options, batch), seconds, result));
     row.batch = batch;
     row.tokens = options.context_tokens;
     row.kernel = kernels::matmul_kernel_name(batch, dtype);
@@ -318,7 +329,8 @@ Result<BenchResult> bench_engine(const model::Model& model, const BenchOptions& 
   for (const std::size_t tokens : options.prompt_tokens) {
     progress(fmt::format("prefill, {} tokens", tokens));
     NMC_ASSIGN_OR_RETURN(const std::vector<double> seconds, bench.prefill_seconds(tokens));
-    ThroughputRow& row = result.prefill.emplace_back(throughput_row(prefill_work(model, options, tokens), seconds, result));
+    ThroughputRow& row =
+        result.prefill.emplace_back(throughput_row(prefill_work(model, options, tokens), seconds, result));
     row.batch = 1;
     row.tokens = tokens;
     row.kernel = kernels::matmul_kernel_name(std::min(tokens, options.chunk_tokens), dtype);

@@ -32,7 +32,8 @@ TEST_F(BenchEngineTest, OperationsOfAPrefillAddUpOverItsChunks) {
   const double whole = forward_flops(config, 100, 0, 1);
   EXPECT_DOUBLE_EQ(whole, forward_flops(config, 64, 0, 0) + forward_flops(config, 36, 64, 1));
   double by_token = 0;
-  for (std::size_t position = 0; position < 100; ++position) by_token += forward_flops(config, 1, position, position == 99);
+  for (std::size_t position = 0; position < 100; ++position)
+    by_token += forward_flops(config, 1, position, position == 99);
   EXPECT_NEAR(whole, by_token, whole * 1e-12);
 }
 
