@@ -26,7 +26,7 @@ struct Chunk {
   std::size_t start = 0;
   std::span<std::byte* const> blocks;  // address of each block up to the last token's, in order; those that hold
                                        // positions from `start` on are written
-  float* logits = nullptr;  // vocab floats for the last token, or nullptr when not wanted
+  float* logits = nullptr;             // vocab floats for the last token, or nullptr when not wanted
 };
 
 // Scratch memory of one caller of forward(); grows to the largest pass seen. Not thread-safe.
