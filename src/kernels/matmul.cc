@@ -26,7 +26,7 @@ inline constexpr std::size_t kWide[] = {4, 4, 4, 3};
 #else
 inline constexpr std::size_t kWide[] = {4, 2, 2};
 #endif
-static_assert(std::size(kWide) == kDirectRows);
+static_assert(std::size(kWide) >= kDirectRows);
 
 // Strips [begin, end), `kCount` at a time and what is left by halves of that.
 template <std::size_t kRows, std::size_t kCount, Dtype kType>
