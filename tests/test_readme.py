@@ -85,7 +85,7 @@ def test_demo_variants(bin_dir, tmp_path):
     lines = [line for line in block.splitlines() if "/path/to" not in line]
     assert lines
     for line in lines:
-        assert shell(line.replace("build/release/bin", str(bin_dir)).replace("/tmp/", f"{tmp_path}/"))
+        assert shell(line.replace("/tmp/", f"{tmp_path}/").replace("build/release/bin", str(bin_dir)))
 
 
 def test_every_command_in_the_table_has_help(bin_dir):
