@@ -29,6 +29,9 @@ constexpr std::uint32_t kClosed = 0x80000000u;
 // Long enough to bridge the gap between two kernels of one step, short enough not to burn an idle core.
 constexpr int kSpins = 4000;
 
+// With more threads than CPUs, the one that is waited for may need the CPU of the one that waits: then nobody spins.
+int spins_for(int threads) { return threads <= available_cpus() ? kSpins : 0; }
+
 }  // namespace
 
 // A worker joins the open job (one more in `members`), takes ranges until none is left, and leaves. The caller closes
@@ -36,6 +39,9 @@ constexpr int kSpins = 4000;
 struct ThreadPool::Impl {
   using Body = FunctionRef<void(std::size_t, std::size_t, int)>;
 
+  explicit Impl(int threads) : spins(spins_for(threads)) {}
+
+  const int spins;
   Mutex job_mutex;  // one job at a time
   const Body* body = nullptr;
   std::size_t count = 0;
@@ -70,12 +76,13 @@ struct ThreadPool::Impl {
       seen = wait_for_job(seen);
       if (!join()) continue;
       take_ranges(thread);
-      members.fetch_sub(1, std::memory_order_release);  // pairs with the caller's acquire in finish()
+      // release pairs with the caller's acquire in finish(); the last one out wakes it.
+      if (members.fetch_sub(1, std::memory_order_release) == (kClosed | 1u)) members.notify_one();
     }
   }
 
   std::uint32_t wait_for_job(std::uint32_t seen) {
-    for (int spin = 0; spin < kSpins; ++spin) {
+    for (int spin = 0; spin < spins; ++spin) {
       const std::uint32_t now = epoch.load(std::memory_order_acquire);
       if (now != seen) return now;
       relax();
@@ -94,18 +101,18 @@ struct ThreadPool::Impl {
   }
 
   void finish() {
-    members.fetch_or(kClosed, std::memory_order_acq_rel);
-    int spin = 0;
-    while (members.load(std::memory_order_acquire) != kClosed) {
-      if (++spin < kSpins)
+    std::uint32_t inside = members.fetch_or(kClosed, std::memory_order_acq_rel) | kClosed;
+    for (int spin = 0; inside != kClosed; ++spin) {
+      if (spin < spins)
         relax();
       else
-        std::this_thread::yield();
+        members.wait(inside, std::memory_order_acquire);
+      inside = members.load(std::memory_order_acquire);
     }
   }
 };
 
-ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>()) {
+ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>(threads)) {
   NMC_REQUIRE(threads >= 1, "threads={}", threads);
   for (int thread = 1; thread < threads; ++thread) {
     impl_->workers.emplace_back([this, thread] { impl_->work(thread); });
