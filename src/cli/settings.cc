@@ -86,7 +86,8 @@ const EffectiveValue& Settings::find(std::string_view name) const {
 bool Settings::has(std::string_view name) const { return !std::holds_alternative<std::monostate>(find(name).value); }
 const std::string& Settings::text(std::string_view name) const { return std::get<std::string>(find(name).value); }
 std::string Settings::text_or(std::string_view name, std::string absent) const {
-  return has(name) ? text(name) : std::move(absent);
+  if (has(name)) return text(name);
+  return absent;
 }
 std::int64_t Settings::integer(std::string_view name) const { return std::get<std::int64_t>(find(name).value); }
 const std::vector<std::int64_t>& Settings::integers(std::string_view name) const {

@@ -17,7 +17,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "model/config.h"
-#include "model/safetensors.h"
+#include "model/safetensors_file.h"
 
 namespace nmc::model {
 

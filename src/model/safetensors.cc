@@ -12,7 +12,7 @@
 namespace nmc::model {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "tensor data is used as it lies in the file");
+static_assert(std::endian::native == std::endian::little, "lengths and tensor data are used as they lie in the file");
 
 constexpr std::uint64_t kLengthBytes = 8;
 
@@ -145,10 +145,6 @@ Result<SafetensorsHeader> parse_header(std::string_view json_text, std::uint64_t
   return header;
 }
 
-bool is_misaligned(const TensorInfo& tensor, std::uint64_t data_offset) {
-  return tensor.dtype && (data_offset + tensor.begin) % dtype_bytes(*tensor.dtype) != 0;
-}
-
 // The code of a file that breaks its format is kCorrupt, also where a helper called it an invalid argument.
 Failure in_file(Error error, std::string_view name) {
   if (error.code == ErrorCode::kInvalidArgument) error.code = ErrorCode::kCorrupt;
@@ -202,46 +198,6 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file, std
   NMC_ASSIGN_OR_RETURN(SafetensorsHeader header, parse_safetensors_header(json, rest.size() - length, name));
   header.data_offset = kLengthBytes + length;
   return header;
-}
-
-Result<SafetensorsFile> SafetensorsFile::open(const Path& path) {
-  SafetensorsFile file;
-  file.path_ = path;
-  NMC_ASSIGN_OR_RETURN(file.mapping_, map_file(path));
-  NMC_ASSIGN_OR_RETURN(file.header_, parse_safetensors(std::as_const(file.mapping_).bytes(), path.string()));
-  NMC_RETURN_IF_ERROR(file.align_tensors());
-  return file;
-}
-
-std::span<const std::byte> SafetensorsFile::bytes(const TensorInfo& tensor) const {
-  const auto copy = aligned_at_.find(tensor.begin);
-  if (copy != aligned_at_.end() && tensor.bytes() > 0) {
-    return aligned_.bytes().subspan(copy->second, tensor.bytes());
-  }
-  return mapping_.bytes().subspan(header_.data_offset + tensor.begin, tensor.bytes());
-}
-
-// The reference writer pads its headers to 8 bytes, but nothing obliges a file to. Copies go widest type first, so each
-// is aligned without padding and together they take what they take in the file.
-Result<void> SafetensorsFile::align_tensors() {
-  std::size_t size = 0;
-  for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16, Dtype::kF16}) {
-    for (const TensorInfo& tensor : header_.tensors) {
-      if (tensor.dtype != dtype || tensor.bytes() == 0 || !is_misaligned(tensor, header_.data_offset)) continue;
-      aligned_at_.emplace(tensor.begin, size);
-      size += tensor.bytes();
-    }
-  }
-  if (size == 0) return {};
-  NMC_ASSIGN_OR_RETURN(Mapping aligned, Mapping::anonymous(size));
-  for (const TensorInfo& tensor : header_.tensors) {
-    const auto copy = aligned_at_.find(tensor.begin);
-    if (copy == aligned_at_.end() || tensor.bytes() == 0) continue;
-    const auto from = mapping_.bytes().subspan(header_.data_offset + tensor.begin, tensor.bytes());
-    std::memcpy(aligned.data() + copy->second, from.data(), from.size());
-  }
-  aligned_ = std::move(aligned);
-  return {};
 }
 
 }  // namespace nmc::model

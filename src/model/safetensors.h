@@ -1,6 +1,6 @@
-// Reader of one safetensors file: u64 LE header length, JSON header, data. Everything the header says is checked
-// against the size of the file before any of it is used, so that a cut or lying file is one error and never a wild
-// read.
+// Parser of safetensors files: u64 LE header length, JSON header, data. Everything the header says is checked against
+// the size of the file before any of it is used, so that a cut or lying file is one error and never a wild read. The
+// parser does no I/O.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "base/files.h"
 #include "base/result.h"
 
 namespace nmc::model {
@@ -51,29 +50,5 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, std::u
 
 // "[2048, 5632]"
 std::string shape_text(std::span<const std::uint64_t> shape);
-
-// A mapped file. Immutable, thread-safe. Views last as long as the object, wherever it is moved. A file that is cut by
-// somebody else while it is mapped is beyond what a process can guard against.
-class SafetensorsFile {
- public:
-  static Result<SafetensorsFile> open(const Path& path);
-
-  const Path& path() const { return path_; }
-  const SafetensorsHeader& header() const { return header_; }
-
-  // Bytes of a tensor of header(). Those of a computable type are aligned to its element, also in files that don't
-  // align their data: such tensors were copied at open.
-  std::span<const std::byte> bytes(const TensorInfo& tensor) const;
-
- private:
-  SafetensorsFile() = default;
-  Result<void> align_tensors();
-
-  Path path_;
-  SafetensorsHeader header_;
-  Mapping mapping_;
-  Mapping aligned_;                                  // copies of misaligned tensors
-  std::map<std::uint64_t, std::size_t> aligned_at_;  // TensorInfo::begin -> offset in aligned_
-};
 
 }  // namespace nmc::model

@@ -1,10 +1,9 @@
-#include "model/safetensors.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 
+#include "model/safetensors_file.h"
 #include "model/test_files.h"
 
 namespace nmc::model {

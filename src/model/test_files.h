@@ -14,7 +14,7 @@
 #include "base/files.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
-#include "model/safetensors.h"
+#include "model/safetensors_file.h"
 
 namespace nmc::model {
 

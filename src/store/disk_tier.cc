@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/failpoint.h"
 #include "base/log.h"
@@ -236,10 +237,12 @@ bool DiskTier::done_before_locked(std::uint64_t ticket) const {
 
 Result<void> DiskTier::flush() {
   MutexLock lock(mutex_);
-  const std::uint64_t ticket = next_ticket_, dropped = dropped_, failed = failed_;
+  const std::uint64_t ticket = next_ticket_;
   while (!done_before_locked(ticket)) progress_.wait(mutex_);
+  const std::uint64_t dropped = std::exchange(reported_dropped_, dropped_);
+  const std::uint64_t failed = std::exchange(reported_failed_, failed_);
   if (dropped_ == dropped && failed_ == failed) return {};
-  return failure(ErrorCode::kIo, "disk tier: {} queued writes failed and {} were dropped while it was flushed",
+  return failure(ErrorCode::kIo, "disk tier: since the last flush {} writes failed and {} were dropped",
                  failed_ - failed, dropped_ - dropped);
 }
 

@@ -67,7 +67,8 @@ class DiskTier final : public MasterObserver {
     std::atomic<bool> cancelled_{false};
   };
 
-  // Waits until all that was queued before the call is written. An error when some of it wasn't.
+  // Waits until all that was queued before the call is written. An error when something wasn't, since the last flush:
+  // a write may have failed before anybody asked, and each is reported once.
   Result<void> flush() NMC_EXCLUDES(mutex_);
   // Fills in the disk tier's part.
   void fill_stats(StoreStats& stats) const NMC_EXCLUDES(mutex_);
@@ -113,6 +114,8 @@ class DiskTier final : public MasterObserver {
   std::vector<Restoring*> restoring_ NMC_GUARDED_BY(mutex_);
   std::uint64_t dropped_ NMC_GUARDED_BY(mutex_) = 0;
   std::uint64_t failed_ NMC_GUARDED_BY(mutex_) = 0;
+  std::uint64_t reported_dropped_ NMC_GUARDED_BY(mutex_) = 0;  // by the last flush
+  std::uint64_t reported_failed_ NMC_GUARDED_BY(mutex_) = 0;
   bool stop_ NMC_GUARDED_BY(mutex_) = false;
   std::thread writer_;
 };

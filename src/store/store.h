@@ -191,7 +191,7 @@ class Store {
   bool remove(std::string_view key);
 
   // Waits until all that was committed before the call is on disk as the fsync policy has it. Ok at once without a
-  // disk.
+  // disk. kIo when writes failed or were dropped since the last flush.
   Result<void> flush();
   StoreStats stats() const;
   const StoreOptions& options() const { return options_; }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <latch>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/failpoint.h"
@@ -287,6 +288,7 @@ TEST_F(StoreDiskTest, AFailedWriteIsCountedAndMemoryServesOn) {
   open(8);
   arm_failpoint("disk.append", FailpointAction::kError, 1);
   put_block("k0");
+  while (store_->stats().disk_errors == 0) std::this_thread::yield();  // it failed before anybody flushed
   EXPECT_EQ(store_->flush().error().code, ErrorCode::kIo);
   EXPECT_EQ(store_->stats().disk_errors, 1u);
   EXPECT_EQ(fetch_block("k0"), "memory");
