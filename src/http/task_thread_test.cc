@@ -8,9 +8,9 @@ namespace nmc::http {
 namespace {
 
 TEST(TaskThread, RunsTasksInOrder) {
-  TaskThread thread(10);
   std::string order;
   std::promise<void> last;
+  TaskThread thread(10);  // ends first: its tasks use the others
   for (const char c : {'a', 'b', 'c'}) EXPECT_TRUE(thread.post([&order, c] { order += c; }));
   EXPECT_TRUE(thread.post([&last] { last.set_value(); }));
   last.get_future().wait();
@@ -18,8 +18,8 @@ TEST(TaskThread, RunsTasksInOrder) {
 }
 
 TEST(TaskThread, RefusesWhatDoesntFitItsQueue) {
-  TaskThread thread(2);
   std::promise<void> running, release;
+  TaskThread thread(2);
   EXPECT_TRUE(thread.post([&] {
     running.set_value();
     release.get_future().wait();
