@@ -13,13 +13,23 @@ namespace {
 class DirectParcel final : public Parcel {
  public:
   explicit DirectParcel(Sequence& from)
-      : blocks(std::move(from.blocks)), computed(from.computed), published(from.published) {
+      : blocks_(std::move(from.blocks)), computed_(from.computed), published_(from.published) {
     from.blocks.clear();
     from.release_blocks();
   }
-  std::vector<Block> blocks;
-  std::size_t computed;
-  std::size_t published;
+
+  std::size_t blocks() const override { return blocks_.size(); }
+
+  void unpack(Sequence& to) {
+    for (Block& block : blocks_) to.add_block(std::move(block));
+    to.computed = computed_;
+    to.published = published_;
+  }
+
+ private:
+  std::vector<Block> blocks_;
+  const std::size_t computed_;
+  const std::size_t published_;
 };
 
 class DirectHandover final : public Handover {
@@ -40,10 +50,7 @@ class DirectHandover final : public Handover {
     const std::unique_ptr<Parcel> parcel = std::move(sequence.parcel);
     if (auto hit = failpoint("handover.receive")) return Failure(*std::move(hit));
     const Stopwatch watch(*context_.clock);
-    auto& direct = static_cast<DirectParcel&>(*parcel);
-    for (Block& block : direct.blocks) sequence.add_block(std::move(block));
-    sequence.computed = direct.computed;
-    sequence.published = direct.published;
+    static_cast<DirectParcel&>(*parcel).unpack(sequence);
     sequence.metrics.import_ms = watch.elapsed_ms();
     return {};
   }

@@ -21,12 +21,6 @@
 
 namespace nmc::engine {
 
-// A sequence's KV between send() and receive(). Destroying it drops the KV and whatever memory held it.
-class Parcel {
- public:
-  virtual ~Parcel() = default;
-};
-
 struct HandoverContext {
   kv::KvLayout layout;
   Digest ns;  // of the model without salt: both ends must agree on it

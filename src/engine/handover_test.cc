@@ -40,21 +40,29 @@ TEST_P(HandoverTest, WhatIsLostOnTheWayIsComputedAgain) {
   }
 }
 
+// Rounds enough for each order in which the two workers can take and give back the last blocks.
 TEST_P(HandoverTest, TightMemoryDelaysButNeverStops) {
-  Engine::Setup tight = setup();
-  tight.blocks = 12;
-  tight.tail_bytes = 0;
-  Engine engine(tight);
-  std::vector<std::vector<TokenId>> prompts;
-  std::vector<std::shared_ptr<testing::Collector>> collectors;
-  for (std::size_t i = 0; i < 6; ++i) {
-    prompts.push_back(random_tokens(50 + 7 * i, i, engine.vocab()));
-    collectors.push_back(engine.submit(engine.request("t" + std::to_string(i), prompts[i], 40)));
+  for (const Reuse reuse : {Reuse::kNone, Reuse::kGlobal}) {
+    Engine::Setup tight = setup();
+    tight.blocks = 12;
+    tight.tail_bytes = 0;
+    tight.options.reuse = reuse;
+    Engine engine(tight);
+    std::vector<std::vector<TokenId>> prompts;
+    std::vector<testing::Trace> plain;
+    for (std::size_t i = 0; i < 6; ++i) {
+      prompts.push_back(random_tokens(50 + 7 * i, i, engine.vocab()));
+      plain.push_back(engine.plain(prompts[i], 40));
+    }
+    for (int round = 0; round < 20; ++round) {
+      std::vector<std::shared_ptr<testing::Collector>> collectors;
+      for (std::size_t i = 0; i < prompts.size(); ++i)
+        collectors.push_back(engine.submit(engine.request(fmt::format("t{}.{}", round, i), prompts[i], 40)));
+      for (std::size_t i = 0; i < prompts.size(); ++i)
+        EXPECT_EQ(engine.trace(fmt::format("t{}.{}", round, i), *collectors[i]), plain[i]) << round << " " << i;
+      EXPECT_EQ(engine.store().stats().blocks_reserved, 0u);
+    }
   }
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    EXPECT_EQ(engine.trace("t" + std::to_string(i), *collectors[i]), engine.plain(prompts[i], 40)) << i;
-  }
-  EXPECT_EQ(engine.store().stats().blocks_reserved, 0u);
 }
 
 TEST_P(HandoverTest, CancelledOnTheWayLeavesNothingBehind) {

@@ -41,6 +41,7 @@ Result<std::unique_ptr<Runtime>> LocalRuntime::create(const RuntimeOptions& opti
     NMC_ASSIGN_OR_RETURN(self->handover_, create_handover(options.transfer, context));
     WorkerHooks prefill = self->hooks_for(0);
     prefill.on_prefilled = [self](std::unique_ptr<Sequence> sequence) { self->pass_on(std::move(sequence)); };
+    prefill.may_admit = [self] { return !self->workers_[1]->lacks_memory(); };
     self->add_worker("prefill-0", "prefill", pool, ns, std::move(prefill));
     self->add_worker("decode-0", "decode", pool, ns, self->hooks_for(1));
   }
@@ -82,7 +83,7 @@ WorkerHooks LocalRuntime::hooks_for(std::size_t worker) {
   hooks.on_finished = [this](Sequence& sequence, FinishReason reason, std::optional<Error> error) {
     finished(sequence, reason, std::move(error));
   };
-  hooks.on_blocks_released = [this, worker] { poke_others(worker); };
+  hooks.on_memory_freed = [this, worker] { poke_others(worker); };
   return hooks;
 }
 

@@ -42,7 +42,13 @@ struct CancelToken {
   std::atomic<bool> cancelled{false};
 };
 
-class Parcel;  // KV under way between two workers (handover.h)
+// KV under way between two workers, from Handover::send() to receive(). Destroying it drops the KV and whatever memory
+// held it.
+class Parcel {
+ public:
+  virtual ~Parcel() = default;
+  virtual std::size_t blocks() const { return 0; }  // of the store's pool that it keeps from others
+};
 
 // Owned by one worker at a time and touched by its loop only; the cancel token is the exception.
 struct Sequence {

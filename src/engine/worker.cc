@@ -142,9 +142,10 @@ void Worker::end_abandoned_in(Sequences& sequences) {
 void Worker::admit() {
   while (!admission_blocked_ && !waiting_.empty() && running_.size() < parts_.options->max_running) {
     Sequence& sequence = *waiting_.front();
-    if (!make_ready(sequence)) {
-      admission_blocked_ = true;
-      return;
+    if ((hooks_.may_admit && !hooks_.may_admit()) || !make_ready(sequence)) {
+      // With nobody running here, nobody but those behind it will give memory back.
+      admission_blocked_ = !running_.empty() || !take_back_newest_parcel(sequence.arrival);
+      continue;
     }
     if (sequence.admitted == Nanos{0}) {
       sequence.admitted = clock_.now();
@@ -162,6 +163,12 @@ void Worker::admit() {
       if (next_token(sequence, logits)) retire(running_, place);
     }
   }
+  set_lacks_memory(admission_blocked_ && !waiting_.empty());
+}
+
+// Those who asked may_admit() in vain hear of it when that changes.
+void Worker::set_lacks_memory(bool lacks) {
+  if (lacks_memory_.exchange(lacks, std::memory_order_relaxed) && !lacks) hooks_.on_memory_freed();
 }
 
 // Gives the sequence all blocks it needs to run. False, with nothing held: no memory now.
@@ -239,13 +246,27 @@ void Worker::grow_running() {
         parts_.store->reserve(store::ObjectClass::kBlock, parts_.store->options().block_bytes);
     if (block) {
       sequence.add_block(Block(std::move(*block)));
-    } else {
+    } else if (!take_back_newest_parcel(running_.back()->arrival)) {
       preempt_newest();  // perhaps this very one: then the loop ends, since it was the last
     }
   }
 }
 
+// The blocks in the parcel of the newest sequence that waits with one, if it came after `newer_than`: its KV will be
+// computed again. False when there is none.
+bool Worker::take_back_newest_parcel(std::uint64_t newer_than) {
+  const auto holder = std::find_if(waiting_.rbegin(), waiting_.rend(), [](const std::unique_ptr<Sequence>& sequence) {
+    return sequence->parcel != nullptr && sequence->parcel->blocks() > 0;
+  });
+  if (holder == waiting_.rend() || (*holder)->arrival <= newer_than) return false;
+  (*holder)->parcel.reset();
+  ++(*holder)->metrics.preemptions;
+  preemptions_.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
 void Worker::preempt_newest() {
+  set_lacks_memory(true);  // first, or the worker before this one takes what is given back
   std::unique_ptr<Sequence> newest = std::move(running_.back());
   running_.pop_back();
   release_blocks(*newest);
@@ -255,7 +276,6 @@ void Worker::preempt_newest() {
   waiting_count_.fetch_add(1, std::memory_order_relaxed);
   insert_by_arrival(waiting_, std::move(newest));
   admission_blocked_ = true;  // until a running sequence gives something back
-  hooks_.on_blocks_released();
 }
 
 std::vector<Worker::Planned> Worker::plan() {
@@ -342,7 +362,7 @@ void Worker::finish(Sequence& sequence, FinishReason reason, std::optional<Error
   release_blocks(sequence);
   sequence.parcel.reset();
   hooks_.on_finished(sequence, reason, std::move(error));
-  hooks_.on_blocks_released();
+  hooks_.on_memory_freed();
 }
 
 }  // namespace nmc::engine

@@ -3,7 +3,9 @@
 //
 // Memory: a sequence is admitted with blocks for all of its tokens and one more, so a prefill never stalls half-way,
 // and a resumed sequence emits at least one token before it can be preempted again. When a decode row finds no block,
-// the newest running sequence gives its blocks back and waits at its place in the order of arrival.
+// the newest sequence that holds some, running or still in its parcel, gives them back and waits at its place in the
+// order of arrival. So the oldest always gets on: what waits behind it can't keep memory from it, and what comes before
+// this worker (may_admit) takes none while somebody here lacks it.
 #pragma once
 
 #include <atomic>
@@ -40,8 +42,9 @@ struct WorkerHooks {
   std::function<void(std::unique_ptr<Sequence>)>
       on_prefilled;  // takes over once the first token is out; null: stays here
   std::function<void(Sequence&, FinishReason, std::optional<Error>)>
-      on_finished;                           // blocks are back; tells the listener
-  std::function<void()> on_blocks_released;  // another worker may be waiting for memory
+      on_finished;                        // blocks are back; tells the listener
+  std::function<void()> on_memory_freed;  // another worker may be waiting for blocks, or for may_admit()
+  std::function<bool()> may_admit;        // false while memory is wanted elsewhere more; null: always true
 };
 
 class Worker {
@@ -58,6 +61,7 @@ class Worker {
   // Thread-safe.
   void enqueue(std::unique_ptr<Sequence> sequence);
   void poke();  // something changed that it may be waiting for: a cancellation, memory
+  bool lacks_memory() const { return lacks_memory_.load(std::memory_order_relaxed); }  // for its oldest sequence
   WorkerStatus status() const;
   std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
   std::uint64_t preemptions() const { return preemptions_.load(std::memory_order_relaxed); }
@@ -80,6 +84,8 @@ class Worker {
   void step();
   void grow_running();
   void preempt_newest();
+  bool take_back_newest_parcel(std::uint64_t newer_than);
+  void set_lacks_memory(bool lacks);
   std::vector<Planned> plan();
   void advance(const Planned& planned);
   // Samples the token after the last one; true when the sequence is done here (finished, or passed on by its owner).
@@ -114,6 +120,7 @@ class Worker {
   std::atomic<std::int64_t> busy_ns_{0};
   std::atomic<std::int64_t> started_ns_{0};
   std::atomic<bool> alive_{false};
+  std::atomic<bool> lacks_memory_{false};
   std::thread thread_;
 };
 
