@@ -73,6 +73,7 @@ NMC_DEFINE_FAILURE(resource_exhausted, kResourceExhausted)
 NMC_DEFINE_FAILURE(unavailable, kUnavailable)
 NMC_DEFINE_FAILURE(deadline_exceeded, kDeadlineExceeded)
 NMC_DEFINE_FAILURE(cancelled, kCancelled)
+NMC_DEFINE_FAILURE(permission_denied, kPermissionDenied)
 NMC_DEFINE_FAILURE(unsupported, kUnsupported)
 NMC_DEFINE_FAILURE(internal_error, kInternal)
 #undef NMC_DEFINE_FAILURE

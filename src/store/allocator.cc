@@ -57,6 +57,27 @@ std::optional<OffsetAllocator::Piece> OffsetAllocator::take(std::uint64_t bytes,
   return Piece{nodes_[node].offset, node};
 }
 
+std::vector<std::uint32_t> OffsetAllocator::restore(std::span<const Range> ranges) {
+  NMC_REQUIRE(free_bytes_ == capacity_);
+  std::vector<std::uint32_t> chunks;
+  chunks.reserve(ranges.size());
+  std::uint32_t last = first_;  // the free chunk after all that was restored
+  for (const Range& range : ranges) {
+    NMC_REQUIRE(last != kNone && range.bytes > 0 && range.offset % kAlignment == 0 && range.bytes % kAlignment == 0 &&
+                    range.offset >= nodes_[last].offset && range.bytes <= capacity_ - range.offset,
+                "offset={} bytes={}", range.offset, range.bytes);
+    take_from_bin(last);
+    nodes_[last].used = true;
+    nodes_[last].owner = range.owner;
+    const std::uint64_t before = range.offset - nodes_[last].offset;
+    if (before > 0) give_rest(last, nodes_[last].bytes - before, Side::kHigh);
+    if (nodes_[last].bytes > range.bytes) give_rest(last, range.bytes, Side::kLow);
+    chunks.push_back(last);
+    last = nodes_[last].next;
+  }
+  return chunks;
+}
+
 void OffsetAllocator::give_rest(std::uint32_t node, std::uint64_t bytes, Side side) {
   const std::uint32_t rest = new_node();
   Node& kept = nodes_[node];

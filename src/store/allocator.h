@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace nmc::store {
@@ -44,6 +45,15 @@ class OffsetAllocator {
   // At least `bytes` > 0, rounded up to kAlignment.
   std::optional<Piece> take(std::uint64_t bytes, Side side, std::uint64_t owner);
   void give(std::uint32_t chunk);
+
+  // For a new allocator: these ranges are in use already. Aligned, in ascending order, apart from each other and inside
+  // the capacity. The number of each one's chunk.
+  struct Range {
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t owner = 0;
+  };
+  std::vector<std::uint32_t> restore(std::span<const Range> ranges);
 
   std::uint64_t capacity() const { return capacity_; }
   std::uint64_t free_bytes() const { return free_bytes_; }

@@ -52,6 +52,34 @@ TEST(OffsetAllocatorTest, SidesGrowFromTheirEnds) {
   EXPECT_EQ(allocator.take(kUnit, OffsetAllocator::Side::kLow, 3).value().offset, kUnit);
 }
 
+TEST(OffsetAllocatorTest, RestoredRangesAreInUseAndCanBeGivenBack) {
+  Rng rng(11);
+  for (int round = 0; round < 200; ++round) {
+    constexpr std::uint64_t kUnits = 64;
+    std::vector<OffsetAllocator::Range> ranges;
+    for (std::uint64_t at = rng.below(3); at < kUnits;) {
+      const std::uint64_t units = 1 + rng.below(5);
+      if (at + units > kUnits) break;
+      ranges.push_back({at * kUnit, units * kUnit, at});
+      at += units + rng.below(3);
+    }
+    OffsetAllocator allocator(kUnits * kUnit);
+    const std::vector<std::uint32_t> chunks = allocator.restore(ranges);
+    ASSERT_EQ(chunks.size(), ranges.size());
+    expect_sound(allocator);
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      const OffsetAllocator::Chunk chunk = allocator.chunk(chunks[i]);
+      ASSERT_TRUE(chunk.used);
+      ASSERT_EQ(chunk.offset, ranges[i].offset);
+      ASSERT_EQ(chunk.bytes, ranges[i].bytes);
+      ASSERT_EQ(chunk.owner, ranges[i].owner);
+    }
+    for (const std::uint32_t chunk : chunks) allocator.give(chunk);
+    expect_sound(allocator);
+    ASSERT_EQ(allocator.free_bytes(), allocator.capacity());
+  }
+}
+
 TEST(OffsetAllocatorTest, TooMuchIsRefused) {
   OffsetAllocator empty(0);
   EXPECT_FALSE(empty.take(1, OffsetAllocator::Side::kLow, 0));

@@ -6,12 +6,39 @@
 
 namespace nmc::store {
 
+Result<void> Clients::reserve(std::uint32_t entries) {
+  for (const auto& client : clients_) NMC_RETURN_IF_ERROR(client->table.reserve(entries));
+  entries_ready_ = entries;
+  return {};
+}
+
 Result<const PinTable*> Clients::add(Kind kind) {
-  NMC_ASSIGN_OR_RETURN(PinTable table, PinTable::create(next_client_, entry_count_, boot_id_));
-  ++next_client_;
+  const std::string file = file_name(next_client_);
+  auto table = PinTable::create(files_, file, next_client_, entry_count_, boot_id_);
+  if (table) {
+    if (auto reserved = table->reserve(entries_ready_); !reserved) table = Failure(std::move(reserved).error());
+  }
+  if (!table) {
+    files_.remove(file);
+    return Failure(std::move(table).error());
+  }
+  return keep(*std::move(table), kind);
+}
+
+const PinTable* Clients::adopt(PinTable table) { return keep(std::move(table), Kind::kUser); }
+
+const PinTable* Clients::keep(PinTable table, Kind kind) {
+  next_client_ = std::max(next_client_, table.client() + 1);
   clients_.push_back(std::make_unique<Client>(Client{std::move(table), kind}));
   bases_.push_back(&clients_.back()->table.word(0));
   return &clients_.back()->table;
+}
+
+const PinTable* Clients::find(std::uint32_t client) const {
+  for (const auto& known : clients_) {
+    if (known->table.client() == client) return &known->table;
+  }
+  return nullptr;
 }
 
 void Clients::drop(std::uint32_t client) {
@@ -20,6 +47,7 @@ void Clients::drop(std::uint32_t client) {
   NMC_REQUIRE(it != clients_.end(), "client={}", client);
   past_hits_ += (*it)->table.header().hits.load(std::memory_order_relaxed);
   past_misses_ += (*it)->table.header().misses.load(std::memory_order_relaxed);
+  files_.remove(file_name(client));
   bases_.erase(bases_.begin() + (it - clients_.begin()));
   clients_.erase(it);
 }

@@ -19,12 +19,20 @@ class Clients {
     kLender,  // gives its pins up when asked (the disk tier's queue); they don't count as use
   };
 
-  Clients(std::uint32_t entry_count, std::uint64_t boot_id) : entry_count_(entry_count), boot_id_(boot_id) {}
+  Clients(SharedFiles& files, std::uint32_t entry_count, std::uint64_t boot_id)
+      : files_(files), entry_count_(entry_count), boot_id_(boot_id) {}
 
+  static std::string file_name(std::uint32_t client) { return "pins." + std::to_string(client); }
+
+  // Memory for the words of entries below `entries`, in all tables, those to come as well.
+  Result<void> reserve(std::uint32_t entries);
   // The table stays where it is until drop().
   Result<const PinTable*> add(Kind kind);
-  // Its pins no longer hold anything. Nobody uses the table afterwards.
+  // A client of the last master, who still lives.
+  const PinTable* adopt(PinTable table);
+  // Its pins no longer hold anything. Nobody uses the table afterwards; its file is gone.
   void drop(std::uint32_t client);
+  const PinTable* find(std::uint32_t client) const;
 
   // The pin words of one entry, for PinProtocol::may_free.
   class WordsOf {
@@ -68,8 +76,12 @@ class Clients {
  private:
   std::uint64_t pins(std::uint32_t entry, Kind kind) const;
 
+  const PinTable* keep(PinTable table, Kind kind);
+
+  SharedFiles& files_;
   std::uint32_t entry_count_;
   std::uint64_t boot_id_;
+  std::uint32_t entries_ready_ = 0;
   std::uint32_t next_client_ = 1;
   std::uint64_t past_hits_ = 0, past_misses_ = 0;
   std::vector<std::unique_ptr<Client>> clients_;

@@ -20,8 +20,8 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(DiskLogOptions options, MasterC
                                                  std::uint64_t queue_bytes_max) {
   NMC_ASSIGN_OR_RETURN(std::unique_ptr<DiskLog> log, DiskLog::open(std::move(options)));
   NMC_ASSIGN_OR_RETURN(const PinTable* table, master.add_client(Clients::Kind::kLender));
-  const ClientFiles files = {table->client(), master.index_fd(), master.segment_fd(), table->fd()};
-  NMC_ASSIGN_OR_RETURN(std::unique_ptr<SharedStoreReader> reader, SharedStoreReader::open(files, clock));
+  NMC_ASSIGN_OR_RETURN(ClientFiles files, master.files_for(*table));
+  NMC_ASSIGN_OR_RETURN(std::unique_ptr<SharedStoreReader> reader, SharedStoreReader::open(std::move(files), clock));
   return std::unique_ptr<DiskTier>(new DiskTier(std::move(log), std::move(reader), master, queue_bytes_max));
 }
 

@@ -1,5 +1,7 @@
 #include "store/index.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -12,8 +14,15 @@ namespace {
 constexpr std::uint64_t align_to_page(std::uint64_t bytes) { return (bytes + 4095) & ~std::uint64_t{4095}; }
 
 // Twice the entries at least, so that probes stay short.
-std::uint32_t slots_for(std::uint32_t entry_count) {
-  return std::bit_ceil(std::max<std::uint32_t>(entry_count, 8) * 2);
+std::uint64_t slots_for(std::uint32_t entry_count) {
+  return std::bit_ceil(std::max<std::uint64_t>(entry_count, 8) * 2);
+}
+
+// Of the slots before table `number`.
+std::uint64_t slots_before(std::uint64_t first_slot_count, std::uint32_t number) {
+  const std::uint32_t size_class = number / 2;
+  return 2 * first_slot_count * ((std::uint64_t{1} << size_class) - 1) +
+         (number & 1) * (first_slot_count << size_class);
 }
 
 }  // namespace
@@ -42,42 +51,52 @@ Result<IndexView> IndexView::over(std::span<const std::byte> file) {
     return version_mismatch("index: version {}, expected {}", header->version, kIndexVersion);
   }
   const std::uint64_t entries = header->entry_count;
-  const std::uint64_t slots = header->slot_count;
+  const std::uint64_t slots = header->first_slot_count;
+  const std::uint32_t tables = header->table_count;
   if (header->header_bytes != sizeof(IndexHeader) || header->entry_bytes != sizeof(IndexEntry) ||
-      header->file_bytes != file.size() || header->first_entry != 0) {
+      header->file_bytes != file.size()) {
     return corrupt("index: header doesn't describe a file of {} bytes", file.size());
   }
-  if (entries == 0 || entries > kIndexEntriesMax || !std::has_single_bit(slots) || slots <= entries) {
-    return corrupt("index: {} entries and {} slots", entries, slots);
+  if (entries == 0 || entries > kIndexEntriesMax || !std::has_single_bit(slots) || tables == 0 || tables % 2 != 0 ||
+      tables > kSlotTablesMax || slots << (tables / 2 - 1) <= entries || slots << (tables / 2 - 1) > UINT32_MAX) {
+    return corrupt("index: {} entries and {} slot tables from {} slots on", entries, tables, slots);
   }
-  const std::uint64_t slot_bytes = 2 * slots * sizeof(SharedWord);
+  const std::uint64_t slot_bytes = slots_before(slots, tables) * sizeof(SharedWord);
   const std::uint64_t entry_bytes = entries * sizeof(IndexEntry);
-  if (header->slots_offset < sizeof(IndexHeader) || header->slots_offset % 64 != 0 ||
-      header->entries_offset % alignof(IndexEntry) != 0 || header->slots_offset > file.size() ||
-      slot_bytes > file.size() - header->slots_offset || header->entries_offset < header->slots_offset + slot_bytes ||
-      header->entries_offset > file.size() || entry_bytes > file.size() - header->entries_offset) {
-    return corrupt("index: slots at {} and entries at {} don't fit {} bytes", header->slots_offset,
-                   header->entries_offset, file.size());
+  if (header->entries_offset < sizeof(IndexHeader) || header->entries_offset % alignof(IndexEntry) != 0 ||
+      header->slots_offset % 64 != 0 || header->entries_offset > file.size() ||
+      entry_bytes > file.size() - header->entries_offset ||
+      header->slots_offset < header->entries_offset + entry_bytes || header->slots_offset > file.size() ||
+      slot_bytes > file.size() - header->slots_offset) {
+    return corrupt("index: entries at {} and slots at {} don't fit {} bytes", header->entries_offset,
+                   header->slots_offset, file.size());
   }
   IndexView view;
   view.header_ = header;
-  view.slots_[0] = reinterpret_cast<const SharedWord*>(file.data() + header->slots_offset);
-  view.slots_[1] = view.slots_[0] + slots;
   view.entries_ = reinterpret_cast<const IndexEntry*>(file.data() + header->entries_offset);
+  view.boot_id_ = header->boot_id;
   view.entry_count_ = header->entry_count;
-  view.slot_mask_ = header->slot_count - 1;
+  view.table_count_ = tables;
+  const auto* first = reinterpret_cast<const SharedWord*>(file.data() + header->slots_offset);
+  for (std::uint32_t number = 0; number < tables; ++number) {
+    view.tables_[number] = {first + slots_before(slots, number), static_cast<std::uint32_t>((slots << number / 2) - 1)};
+  }
   return view;
 }
 
-Result<IndexWriter> IndexWriter::create(std::uint32_t entry_count, std::uint64_t boot_id, std::uint64_t epoch) {
-  if (entry_count == 0 || entry_count > kIndexEntriesMax) {
-    return invalid_argument("index: {} entries, expected 1 to {}", entry_count, kIndexEntriesMax);
+Result<IndexWriter> IndexWriter::create(SharedFiles& files, Entries entries, std::uint64_t boot_id) {
+  const std::uint32_t most = std::max(entries.most, entries.initial);
+  if (entries.initial == 0 || most > kIndexEntriesMax) {
+    return invalid_argument("index: {} to {} entries, expected 1 to {}", entries.initial, most, kIndexEntriesMax);
   }
-  const std::uint32_t slots = slots_for(entry_count);
-  const std::uint64_t slots_offset = sizeof(IndexHeader);
-  const std::uint64_t entries_offset = align_to_page(slots_offset + 2 * std::uint64_t{slots} * sizeof(SharedWord));
-  const std::uint64_t bytes = align_to_page(entries_offset + std::uint64_t{entry_count} * sizeof(IndexEntry));
-  NMC_ASSIGN_OR_RETURN(UniqueFd fd, create_memfd("nmc-index", bytes));
+  const std::uint64_t slots = slots_for(entries.initial);
+  std::uint32_t tables = 2;
+  while (slots << (tables / 2 - 1) < slots_for(most)) tables += 2;
+  const std::uint64_t entries_offset = sizeof(IndexHeader);
+  const std::uint64_t slots_offset = align_to_page(entries_offset + std::uint64_t{most} * sizeof(IndexEntry));
+  const std::uint64_t bytes = align_to_page(slots_offset + slots_before(slots, tables) * sizeof(SharedWord));
+  NMC_ASSIGN_OR_RETURN(UniqueFd fd, files.create(kFileName, bytes));
+  NMC_RETURN_IF_ERROR(reserve_memory(fd.get(), 0, sizeof(IndexHeader), "the index"));
   NMC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(fd.get(), bytes, Mapping::Access::kReadWrite, "index"));
   auto* header = reinterpret_cast<IndexHeader*>(mapping.data());  // the file's zeros are empty slots and free entries
   header->magic = kIndexMagic;
@@ -86,14 +105,36 @@ Result<IndexWriter> IndexWriter::create(std::uint32_t entry_count, std::uint64_t
   header->file_bytes = bytes;
   header->boot_id = boot_id;
   header->entry_bytes = sizeof(IndexEntry);
-  header->entry_count = entry_count;
-  header->slot_count = slots;
-  header->slots_offset = slots_offset;
+  header->entry_count = most;
+  header->first_slot_count = static_cast<std::uint32_t>(slots);
+  header->table_count = tables;
   header->entries_offset = entries_offset;
-  header->epoch.store(epoch, std::memory_order_relaxed);
-  header->file_count.store(1, std::memory_order_relaxed);
+  header->slots_offset = slots_offset;
+  header->epoch.store(1, std::memory_order_relaxed);
   NMC_ASSIGN_OR_RETURN(const IndexView view, IndexView::over(mapping.bytes()));
-  return IndexWriter(std::move(fd), std::move(mapping), view);
+  IndexWriter writer(std::move(fd), std::move(mapping), view);
+  NMC_RETURN_IF_ERROR(writer.reserve_tables(0));
+  NMC_RETURN_IF_ERROR(writer.grow(entries.initial));
+  return writer;
+}
+
+Result<IndexWriter> IndexWriter::adopt(UniqueFd fd) {
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Failure(os_error("stat", "index"));
+  NMC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(fd.get(), static_cast<std::size_t>(info.st_size),
+                                                     Mapping::Access::kReadWrite, "index"));
+  NMC_ASSIGN_OR_RETURN(const IndexView view, IndexView::over(mapping.bytes()));
+  IndexWriter writer(std::move(fd), std::move(mapping), view);
+  // What has memory already keeps it; a file that was copied or cut gets it back before it is touched.
+  const std::uint32_t ready = view.entries_ready();
+  const IndexHeader& header = *writer.header_;
+  NMC_RETURN_IF_ERROR(
+      keep_memory(writer.fd(), 0, header.entries_offset + std::uint64_t{ready} * sizeof(IndexEntry), "the index"));
+  const std::uint32_t tables = 2 * writer.size_class_for(ready) + 2;
+  NMC_RETURN_IF_ERROR(keep_memory(writer.fd(), header.slots_offset,
+                                  slots_before(header.first_slot_count, tables) * sizeof(SharedWord), "the index"));
+  writer.header_->epoch.fetch_add(1, std::memory_order_acq_rel);
+  return writer;
 }
 
 IndexWriter::IndexWriter(UniqueFd fd, Mapping mapping, const IndexView& view)
@@ -101,17 +142,43 @@ IndexWriter::IndexWriter(UniqueFd fd, Mapping mapping, const IndexView& view)
       mapping_(std::move(mapping)),
       view_(view),
       header_(reinterpret_cast<IndexHeader*>(mapping_.data())),
-      entries_(reinterpret_cast<IndexEntry*>(mapping_.data() + header_->entries_offset)) {
-  slots_[0] = reinterpret_cast<SharedWord*>(mapping_.data() + header_->slots_offset);
-  slots_[1] = slots_[0] + header_->slot_count;
-  free_.reserve(view_.entry_count());
-  for (std::uint32_t number = view_.entry_count(); number > 0; --number) free_.push_back(number - 1);
-}
+      entries_(reinterpret_cast<IndexEntry*>(mapping_.data() + header_->entries_offset)) {}
 
 std::uint64_t IndexWriter::flips() const { return header_->table_word.load(std::memory_order_relaxed) >> 8; }
 
-SharedWord* IndexWriter::active_slots() const {
-  return slots_[header_->table_word.load(std::memory_order_relaxed) & 1];
+IndexWriter::SlotTable IndexWriter::table(std::uint32_t number) const {
+  const IndexView::SlotTable& seen = view_.table_of(number);
+  return {const_cast<SharedWord*>(seen.slots), seen.mask};  // our mapping is writable, the view's type is a reader's
+}
+
+std::uint32_t IndexWriter::active() const {
+  return static_cast<std::uint32_t>(header_->table_word.load(std::memory_order_relaxed) & 0xff);
+}
+
+std::uint32_t IndexWriter::size_class_for(std::uint32_t entries) const {
+  std::uint32_t size_class = 0;
+  while (std::uint64_t{header_->first_slot_count} << size_class < slots_for(entries)) ++size_class;
+  return size_class;
+}
+
+Result<void> IndexWriter::reserve_tables(std::uint32_t size_class) {
+  const std::uint64_t begin = slots_before(header_->first_slot_count, 2 * size_class) * sizeof(SharedWord);
+  const std::uint64_t end = slots_before(header_->first_slot_count, 2 * size_class + 2) * sizeof(SharedWord);
+  return reserve_memory(fd_.get(), header_->slots_offset + begin, end - begin, "the index's slots");
+}
+
+Result<void> IndexWriter::grow(std::uint32_t ready) {
+  const std::uint32_t before = view_.entries_ready();
+  NMC_REQUIRE(ready > before && ready <= view_.entry_count(), "{} entries, {} wanted", before, ready);
+  const std::uint64_t begin = header_->entries_offset + std::uint64_t{before} * sizeof(IndexEntry);
+  NMC_RETURN_IF_ERROR(
+      reserve_memory(fd_.get(), begin, std::uint64_t{ready - before} * sizeof(IndexEntry), "the index's entries"));
+  const std::uint32_t size_class = size_class_for(ready);
+  if (size_class != active() / 2) NMC_RETURN_IF_ERROR(reserve_tables(size_class));
+  for (std::uint32_t number = ready; number > before; --number) free_.push_back(number - 1);
+  header_->entries_ready.store(ready, std::memory_order_release);
+  if (size_class != active() / 2) rebuild();
+  return {};
 }
 
 std::optional<std::uint32_t> IndexWriter::take_entry() {
@@ -123,23 +190,25 @@ std::optional<std::uint32_t> IndexWriter::take_entry() {
 
 void IndexWriter::give_entry(std::uint32_t number) { free_.push_back(number); }
 
-void IndexWriter::add_slot(std::uint64_t hash, std::uint32_t number) {
-  // A quarter of the table stays empty, whatever the tombstones.
-  if (std::uint64_t{live_slots_} + tombstones_ + 1 > (std::uint64_t{view_.slot_mask_} + 1) * 3 / 4) rebuild();
-  SharedWord* slots = active_slots();
-  std::uint32_t at = static_cast<std::uint32_t>(hash) & view_.slot_mask_;
-  for (;; at = (at + 1) & view_.slot_mask_) {
-    const std::uint64_t slot = slots[at].load(std::memory_order_relaxed);
-    if (slot == IndexView::kTombstone) --tombstones_;
-    if (slot == IndexView::kTombstone || slot == IndexView::kEmptySlot) break;
+void IndexWriter::put_slot(const SlotTable& table, std::uint64_t hash, std::uint64_t slot) {
+  std::uint32_t at = static_cast<std::uint32_t>(hash) & table.mask;
+  for (;; at = (at + 1) & table.mask) {
+    const std::uint64_t there = table.slots[at].load(std::memory_order_relaxed);
+    if (there == IndexView::kTombstone) --tombstones_;
+    if (there == IndexView::kTombstone || there == IndexView::kEmptySlot) break;
   }
-  slots[at].store(IndexView::make_slot(hash, number), std::memory_order_release);
+  table.slots[at].store(slot, std::memory_order_release);
   ++live_slots_;
 }
 
+void IndexWriter::add_slot(std::uint64_t hash, std::uint32_t number) {
+  // A quarter of the table stays empty, whatever the tombstones.
+  if (std::uint64_t{live_slots_} + tombstones_ + 1 > (std::uint64_t{table(active()).mask} + 1) * 3 / 4) rebuild();
+  put_slot(table(active()), hash, IndexView::make_slot(hash, number));
+}
+
 void IndexWriter::drop_slot(std::uint64_t hash, std::uint32_t number) {
-  SharedWord* slots = active_slots();
-  const std::uint32_t mask = view_.slot_mask_;
+  const auto [slots, mask] = table(active());
   const std::uint64_t wanted = IndexView::make_slot(hash, number);
   std::uint32_t at = static_cast<std::uint32_t>(hash) & mask;
   for (std::uint64_t slot; (slot = slots[at].load(std::memory_order_relaxed)) != wanted; at = (at + 1) & mask) {
@@ -157,24 +226,40 @@ void IndexWriter::drop_slot(std::uint64_t hash, std::uint32_t number) {
   }
 }
 
-void IndexWriter::rebuild() {
-  const std::uint64_t table = header_->table_word.load(std::memory_order_relaxed);
-  const SharedWord* from = slots_[table & 1];
-  SharedWord* to = slots_[(table & 1) ^ 1];
-  const std::uint32_t mask = view_.slot_mask_;
+std::uint32_t IndexWriter::clear_next_table() {
+  const std::uint32_t size_class = size_class_for(view_.entries_ready());
+  const std::uint32_t next = size_class == active() / 2 ? active() ^ 1 : 2 * size_class;
+  const SlotTable to = table(next);
   // Release: a reader that still probes this table from before the last flip and sees one of these stores also sees
   // that flip, and starts again.
-  for (std::uint32_t at = 0; at <= mask; ++at) to[at].store(IndexView::kEmptySlot, std::memory_order_release);
-  for (std::uint32_t i = 0; i <= mask; ++i) {
-    const std::uint64_t slot = from[i].load(std::memory_order_relaxed);
+  for (std::uint64_t at = 0; at <= to.mask; ++at) to.slots[at].store(IndexView::kEmptySlot, std::memory_order_release);
+  live_slots_ = tombstones_ = 0;
+  return next;
+}
+
+void IndexWriter::flip_to(std::uint32_t table) {
+  header_->table_word.store((flips() + 1) << 8 | table, std::memory_order_release);
+}
+
+void IndexWriter::rebuild() {
+  const SlotTable from = table(active());
+  const std::uint32_t next = clear_next_table();
+  for (std::uint64_t i = 0; i <= from.mask; ++i) {
+    const std::uint64_t slot = from.slots[i].load(std::memory_order_relaxed);
     if (slot == IndexView::kEmptySlot || slot == IndexView::kTombstone) continue;
     const std::uint64_t hash = entries_[static_cast<std::uint32_t>(slot) - 1].key_hash.load(std::memory_order_relaxed);
-    std::uint32_t at = static_cast<std::uint32_t>(hash) & mask;
-    while (to[at].load(std::memory_order_relaxed) != IndexView::kEmptySlot) at = (at + 1) & mask;
-    to[at].store(slot, std::memory_order_release);
+    put_slot(table(next), hash, slot);
   }
-  tombstones_ = 0;
-  header_->table_word.store(((table >> 8) + 1) << 8 | ((table & 1) ^ 1), std::memory_order_release);
+  flip_to(next);
+}
+
+void IndexWriter::restore_slots(std::span<const std::uint32_t> entries) {
+  const std::uint32_t next = clear_next_table();
+  for (const std::uint32_t number : entries) {
+    const std::uint64_t hash = entries_[number].key_hash.load(std::memory_order_relaxed);
+    put_slot(table(next), hash, IndexView::make_slot(hash, number));
+  }
+  flip_to(next);
 }
 
 }  // namespace nmc::store

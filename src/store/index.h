@@ -2,8 +2,12 @@
 // "Shared memory".
 //
 // A key leads through a slot table (open addressing, linear probing; a slot is {tag, entry number}) to an entry, which
-// keeps its number for life. There are two slot tables. When tombstones fill the active one the master writes the other
-// afresh and flips; a reader that found nothing looks whether a flip happened meanwhile and then starts again.
+// keeps its number for life. When tombstones fill the active table the master writes another afresh and flips; a reader
+// that found nothing looks whether a flip happened meanwhile and then starts again.
+//
+// The file has the address space for the most entries there can be and grows into it: memory is reserved for further
+// entries, and for a larger pair of slot tables, before any number beyond the old ones is used. So a mapping is made
+// once, an entry is found by its number alone, and growth costs readers nothing.
 // Invariants:
 //   1. From the store that publishes an entry's commit word until the one that takes it away, its slot is in the active
 //      table, and between the key's home and that slot no slot ever turns empty. So a lookup that overlaps with neither
@@ -24,12 +28,16 @@
 #include "base/result.h"
 #include "base/syscall.h"
 #include "store/pin_table.h"
+#include "store/shared_files.h"
 
 namespace nmc::store {
 
 inline constexpr std::array<char, 8> kIndexMagic = {'N', 'M', 'C', 'I', 'N', 'D', 'X', '1'};
-inline constexpr std::uint32_t kIndexVersion = 1;
+inline constexpr std::uint32_t kIndexVersion = 2;
 inline constexpr std::uint32_t kIndexEntriesMax = std::uint32_t{1} << 28;
+
+inline constexpr std::size_t kSegmentsMax = 1024;
+inline constexpr std::uint32_t kSlotTablesMax = 48;
 
 struct IndexHeader {
   std::array<char, 8> magic;
@@ -38,17 +46,20 @@ struct IndexHeader {
   std::uint64_t file_bytes;
   std::uint64_t boot_id;  // of the store that made it; segments and pin tables carry the same
   std::uint32_t entry_bytes;
-  std::uint32_t entry_count;
-  std::uint32_t first_entry;   // number of this file's first entry; 0 in the first file
-  std::uint32_t slot_count;    // of one slot table; a power of two
-  std::uint64_t slots_offset;  // table 0, then table 1
+  std::uint32_t entry_count;       // the most there can be
+  std::uint32_t first_slot_count;  // of slot tables 0 and 1, a power of two; tables 2k and 2k + 1 have this << k
+  std::uint32_t table_count;
   std::uint64_t entries_offset;
+  std::uint64_t slots_offset;         // table 0, then the others in order
   alignas(64) SharedWord table_word;  // flips << 8 | number of the active table
+  SharedWord entries_ready;           // entries below have memory; only grows
   SharedWord epoch;                   // of the master that writes now
-  SharedWord file_count;              // files of this index, 1 until it grows
   std::array<std::byte, 4096 - 88> padding;
+  // By segment number: incarnation << 1 | 1 while it is mounted. A number's next incarnation begins when nothing of the
+  // last one is pinned any more.
+  std::array<SharedWord, kSegmentsMax> segments;
 };
-static_assert(offsetof(IndexHeader, table_word) == 64 && sizeof(IndexHeader) == 4096);
+static_assert(offsetof(IndexHeader, table_word) == 64 && offsetof(IndexHeader, segments) == 4096);
 
 inline constexpr std::size_t kInlineKeyWords = 9;
 inline constexpr std::size_t kInlineKeyBytes = kInlineKeyWords * 8;
@@ -60,24 +71,30 @@ struct alignas(128) IndexEntry {
   SharedWord checksum;                          // checksum64(bytes); valid with kChecksumValid
   SharedWord location;                          // segment << 48 | offset
   SharedWord owner;                             // who reserved it: epoch << 32 | client
-  SharedWord meta;                              // key length | class << 16 | flags << 24
+  SharedWord meta;                              // key length | class << 16 | flags << 24 | next replica << 32
   std::array<SharedWord, kInlineKeyWords> key;  // zero-padded; a longer key: key[0] is its location in a segment
 };
 static_assert(sizeof(IndexEntry) == 128);
 
+// Flags of an entry.
 inline constexpr std::uint8_t kChecksumValid = 1;
+inline constexpr std::uint8_t kReplica = 2;  // another copy of an object; found through its first copy, has no slot
+inline constexpr std::uint8_t kSoftPinned = 4;
+inline constexpr std::uint8_t kHardPinned = 8;
 
 struct EntryMeta {
   std::uint16_t key_bytes = 0;
   std::uint8_t object_class = 0;
   std::uint8_t flags = 0;
+  std::uint32_t next_replica = 0;  // entry number + 1 of the next copy, 0: none
 };
 constexpr std::uint64_t pack_meta(EntryMeta meta) {
-  return meta.key_bytes | std::uint64_t{meta.object_class} << 16 | std::uint64_t{meta.flags} << 24;
+  return meta.key_bytes | std::uint64_t{meta.object_class} << 16 | std::uint64_t{meta.flags} << 24 |
+         std::uint64_t{meta.next_replica} << 32;
 }
 constexpr EntryMeta unpack_meta(std::uint64_t word) {
   return {static_cast<std::uint16_t>(word), static_cast<std::uint8_t>(word >> 16),
-          static_cast<std::uint8_t>(word >> 24)};
+          static_cast<std::uint8_t>(word >> 24), static_cast<std::uint32_t>(word >> 32)};
 }
 
 struct Location {
@@ -99,9 +116,18 @@ class IndexView {
   // `file`: the whole file, 4096-aligned. Errors say what is wrong with it.
   static Result<IndexView> over(std::span<const std::byte> file);
 
-  std::uint64_t boot_id() const { return header_->boot_id; }
-  std::uint32_t entry_count() const { return entry_count_; }
-  const IndexEntry& entry(std::uint32_t number) const { return entries_[number]; }
+  std::uint64_t boot_id() const { return boot_id_; }
+  std::uint64_t epoch() const { return header_->epoch.load(std::memory_order_acquire); }
+  std::uint32_t entry_count() const { return entry_count_; }  // the most there can be
+  std::uint32_t entries_ready() const {
+    const std::uint64_t ready = header_->entries_ready.load(std::memory_order_acquire);
+    return ready < entry_count_ ? static_cast<std::uint32_t>(ready) : entry_count_;
+  }
+  const IndexEntry& entry(std::uint32_t number) const { return entries_[number]; }  // below entries_ready()
+  // The word of a segment number; 0 (never mounted) beyond the last.
+  std::uint64_t segment_word(std::size_t segment) const {
+    return segment < kSegmentsMax ? header_->segments[segment].load(std::memory_order_acquire) : 0;
+  }
 
   enum class ProbeEnd {
     kStopped,  // visit returned true
@@ -121,62 +147,102 @@ class IndexView {
     return (hash & 0xffffffff00000000u) | (std::uint64_t{entry} + 1);
   }
 
+  struct SlotTable {
+    const SharedWord* slots = nullptr;
+    std::uint32_t mask = 0;
+  };
+  // A damaged word leads to some table, too.
+  const SlotTable& table_of(std::uint64_t table_word) const {
+    const std::uint64_t number = table_word & 0xff;
+    return tables_[number < table_count_ ? number : 0];
+  }
+
   const IndexHeader* header_ = nullptr;
-  std::array<const SharedWord*, 2> slots_{};
   const IndexEntry* entries_ = nullptr;
+  std::uint64_t boot_id_ = 0;
   std::uint32_t entry_count_ = 0;
-  std::uint32_t slot_mask_ = 0;
+  std::uint32_t table_count_ = 0;
+  std::array<SlotTable, kSlotTablesMax> tables_{};
 };
 
 template <class Visit>
 IndexView::ProbeEnd IndexView::probe(std::uint64_t hash, Visit&& visit) const {
   // Acquire pairs with the flip's release store: the new table is written. The slots' acquire loads pair with their
   // release stores: who sees a slot of the next rebuild also sees, below, that the table word has moved on.
-  const std::uint64_t table = header_->table_word.load(std::memory_order_acquire);
-  const SharedWord* slots = slots_[table & 1];
-  std::uint32_t at = static_cast<std::uint32_t>(hash) & slot_mask_;
-  for (std::uint32_t i = 0; i <= slot_mask_; ++i, at = (at + 1) & slot_mask_) {
-    const std::uint64_t slot = slots[at].load(std::memory_order_acquire);
+  const std::uint64_t table_word = header_->table_word.load(std::memory_order_acquire);
+  const SlotTable table = table_of(table_word);
+  std::uint32_t at = static_cast<std::uint32_t>(hash) & table.mask;
+  for (std::uint32_t i = 0; i <= table.mask; ++i, at = (at + 1) & table.mask) {
+    const std::uint64_t slot = table.slots[at].load(std::memory_order_acquire);
     if (slot == kEmptySlot) break;
     if ((slot ^ hash) >> 32 != 0) continue;
     const std::uint32_t entry = static_cast<std::uint32_t>(slot) - 1;
-    if (entry < entry_count_ && visit(entry)) return ProbeEnd::kStopped;
+    if (entry < entries_ready() && visit(entry)) return ProbeEnd::kStopped;
   }
-  return header_->table_word.load(std::memory_order_acquire) == table ? ProbeEnd::kMiss : ProbeEnd::kFlipped;
+  return header_->table_word.load(std::memory_order_acquire) == table_word ? ProbeEnd::kMiss : ProbeEnd::kFlipped;
 }
 
 // The master's side. Not thread-safe (the master's lock guards it); readers in any process run beside it.
 class IndexWriter {
  public:
-  static Result<IndexWriter> create(std::uint32_t entry_count, std::uint64_t boot_id, std::uint64_t epoch);
+  struct Entries {
+    std::uint32_t initial = 0;  // that have memory at once
+    std::uint32_t most = 0;     // 0: the initial ones
+  };
+  static Result<IndexWriter> create(SharedFiles& files, Entries entries, std::uint64_t boot_id);
+  // Goes on with a file that another master, who is gone, wrote. Its entries are as they were left; none counts as
+  // free, and the slot tables are not to be trusted until restore_slots().
+  static Result<IndexWriter> adopt(UniqueFd fd);
+  static constexpr const char* kFileName = "index";
 
   int fd() const { return fd_.get(); }
   const IndexView& view() const { return view_; }
   IndexEntry& entry(std::uint32_t number) { return entries_[number]; }
+  std::uint64_t epoch() const { return view_.epoch(); }
   std::uint64_t flips() const;
+  void set_segment_word(std::size_t segment, std::uint64_t word) {
+    header_->segments[segment].store(word, std::memory_order_release);
+  }
 
-  // A FREE entry, or nothing when all are in use.
+  // A FREE entry, or nothing when all that have memory are in use.
   std::optional<std::uint32_t> take_entry();
   // Back to the free ones; its commit word says FREE.
   void give_entry(std::uint32_t number);
-  std::uint32_t entries_in_use() const { return view_.entry_count() - static_cast<std::uint32_t>(free_.size()); }
+  std::uint32_t entries_in_use() const { return view_.entries_ready() - static_cast<std::uint32_t>(free_.size()); }
+
+  // Memory for entries up to `ready`, and larger slot tables where they need them. The pin tables have theirs already.
+  // An error leaves all as it was.
+  Result<void> grow(std::uint32_t ready);
 
   // Lets probes for `hash` find the entry; before its commit word is published.
   void add_slot(std::uint64_t hash, std::uint32_t number);
   // Ends that; after its commit word says DYING.
   void drop_slot(std::uint64_t hash, std::uint32_t number);
+  // Makes these entries, by their hashes, the only ones that are found.
+  void restore_slots(std::span<const std::uint32_t> entries);
 
  private:
+  struct SlotTable {
+    SharedWord* slots = nullptr;
+    std::uint32_t mask = 0;
+  };
+
   IndexWriter(UniqueFd fd, Mapping mapping, const IndexView& view);
 
-  SharedWord* active_slots() const;
+  SlotTable table(std::uint32_t number) const;
+  std::uint32_t active() const;
+  std::uint32_t size_class_for(std::uint32_t entries) const;
+  Result<void> reserve_tables(std::uint32_t size_class);
+  // An emptied table of the size for the entries there are now, other than the active one.
+  std::uint32_t clear_next_table();
+  void put_slot(const SlotTable& table, std::uint64_t hash, std::uint64_t slot);
+  void flip_to(std::uint32_t table);
   void rebuild();
 
   UniqueFd fd_;
   Mapping mapping_;
   IndexView view_;
   IndexHeader* header_;
-  std::array<SharedWord*, 2> slots_;
   IndexEntry* entries_;
   std::vector<std::uint32_t> free_;  // derived: what no slot and no reservation uses
   std::uint32_t live_slots_ = 0;

@@ -18,14 +18,15 @@ namespace {
 // The master's steps for one key, as MasterCore does them.
 class IndexTest : public testing::Test {
  protected:
-  explicit IndexTest(std::uint32_t entries = 64) : index_(IndexWriter::create(entries, 99, 1).value()) {}
+  explicit IndexTest(std::uint32_t entries = 64)
+      : files_(SharedFiles::in_memory()), index_(IndexWriter::create(files_, {entries, 0}, 99).value()) {}
 
   std::uint32_t add(std::string_view key) {
     const std::uint32_t number = index_.take_entry().value();
     IndexEntry& entry = index_.entry(number);
     Pins::set_reserved(entry.commit, ++generation_);
     entry.key_hash.store(checksum64(key), std::memory_order_release);
-    entry.meta.store(pack_meta({static_cast<std::uint16_t>(key.size()), 0, 0}), std::memory_order_release);
+    entry.meta.store(pack_meta({static_cast<std::uint16_t>(key.size()), 0, 0, 0}), std::memory_order_release);
     std::array<std::uint64_t, kInlineKeyWords> words{};
     std::memcpy(words.data(), key.data(), key.size());
     for (std::size_t i = 0; i < words.size(); ++i) entry.key[i].store(words[i], std::memory_order_release);
@@ -49,6 +50,7 @@ class IndexTest : public testing::Test {
   }
   bool has(std::string_view key) { return probe(index_.view(), key) == IndexView::ProbeEnd::kStopped; }
 
+  SharedFiles files_;
   IndexWriter index_;
   std::uint64_t generation_ = 0;
 };
@@ -150,19 +152,19 @@ TEST_F(IndexTest, AFileThatIsNotOursOrIsCutOrLiesIsRefused) {
       {"entry_count 0", [](IndexHeader& h) { h.entry_count = 0; }, ErrorCode::kCorrupt},
       {"entry_count", [](IndexHeader& h) { h.entry_count += 64; }, ErrorCode::kCorrupt},
       {"entry_count max", [](IndexHeader& h) { h.entry_count = ~0u; }, ErrorCode::kCorrupt},
-      {"first_entry", [](IndexHeader& h) { h.first_entry = 1; }, ErrorCode::kCorrupt},
-      {"slot_count odd", [](IndexHeader& h) { h.slot_count = 100; }, ErrorCode::kCorrupt},
-      {"slot_count large", [](IndexHeader& h) { h.slot_count = 1u << 31; }, ErrorCode::kCorrupt},
-      {"slots_offset in header", [](IndexHeader& h) { h.slots_offset = 64; }, ErrorCode::kCorrupt},
-      {"slots_offset unaligned", [](IndexHeader& h) { h.slots_offset += 4; }, ErrorCode::kCorrupt},
-      {"slots_offset outside", [](IndexHeader& h) { h.slots_offset = ~std::uint64_t{63}; }, ErrorCode::kCorrupt},
-      {"entries_offset in slots", [](IndexHeader& h) { h.entries_offset = h.slots_offset; }, ErrorCode::kCorrupt},
+      {"first_slot_count odd", [](IndexHeader& h) { h.first_slot_count = 100; }, ErrorCode::kCorrupt},
+      {"first_slot_count large", [](IndexHeader& h) { h.first_slot_count = 1u << 31; }, ErrorCode::kCorrupt},
+      {"table_count 0", [](IndexHeader& h) { h.table_count = 0; }, ErrorCode::kCorrupt},
+      {"table_count odd", [](IndexHeader& h) { h.table_count = 3; }, ErrorCode::kCorrupt},
+      {"table_count large", [](IndexHeader& h) { h.table_count = 46; }, ErrorCode::kCorrupt},
+      {"entries_offset in header", [](IndexHeader& h) { h.entries_offset = 128; }, ErrorCode::kCorrupt},
       {"entries_offset unaligned", [](IndexHeader& h) { h.entries_offset += 64; }, ErrorCode::kCorrupt},
       {"entries_offset outside", [](IndexHeader& h) { h.entries_offset = ~std::uint64_t{127}; }, ErrorCode::kCorrupt},
+      {"slots_offset in entries", [](IndexHeader& h) { h.slots_offset = h.entries_offset; }, ErrorCode::kCorrupt},
+      {"slots_offset unaligned", [](IndexHeader& h) { h.slots_offset += 4; }, ErrorCode::kCorrupt},
+      {"slots_offset outside", [](IndexHeader& h) { h.slots_offset = ~std::uint64_t{63}; }, ErrorCode::kCorrupt},
   };
-  Mapping sound =
-      Mapping::map(index_.fd(), index_.view().entry_count() * sizeof(IndexEntry) + 8192, Mapping::Access::kRead, "x")
-          .value();
+  Mapping sound = Mapping::map(index_.fd(), sizeof(IndexHeader), Mapping::Access::kRead, "x").value();
   const auto* header = reinterpret_cast<const IndexHeader*>(sound.data());
   const std::size_t bytes = header->file_bytes;
   Mapping copy = Mapping::anonymous(bytes).value();
@@ -189,18 +191,68 @@ TEST_F(IndexTest, SlotsFullOfNonsenseAreAMiss) {
   auto& header = *reinterpret_cast<IndexHeader*>(all.data());
   auto* slots = reinterpret_cast<SharedWord*>(all.data() + header.slots_offset);
   Rng rng(1);
-  for (std::uint32_t i = 0; i < 2 * header.slot_count; ++i) slots[i].store(rng.next() | 1);
+  for (std::uint32_t i = 0; i < 2 * header.first_slot_count; ++i) slots[i].store(rng.next() | 1);
   for (int i = 0; i < 1000; ++i) probe(index_.view(), "key" + std::to_string(i));  // ends, within bounds
   const std::uint64_t hash = checksum64("a");
-  for (std::uint32_t i = 0; i < 2 * header.slot_count; ++i) slots[i].store((hash >> 32 << 32) | 0xfffffff0u);
+  for (std::uint32_t i = 0; i < 2 * header.first_slot_count; ++i) slots[i].store((hash >> 32 << 32) | 0xfffffff0u);
   EXPECT_EQ(probe(index_.view(), "a"), IndexView::ProbeEnd::kMiss);
 }
 
+TEST(IndexGrowthTest, EntriesAndTablesGrowInPlaceWhileReadersLook) {
+  SharedFiles files = SharedFiles::in_memory();
+  IndexWriter index = IndexWriter::create(files, {16, 1 << 14}, 7).value();
+  const auto fill = [&](std::uint32_t number, const std::string& key) {
+    IndexEntry& entry = index.entry(number);
+    Pins::set_reserved(entry.commit, number + 1);
+    entry.key_hash.store(checksum64(key), std::memory_order_release);
+    entry.meta.store(pack_meta({static_cast<std::uint16_t>(key.size()), 0, 0, 0}), std::memory_order_release);
+    std::array<std::uint64_t, kInlineKeyWords> words{};
+    std::memcpy(words.data(), key.data(), key.size());
+    for (std::size_t i = 0; i < words.size(); ++i) entry.key[i].store(words[i], std::memory_order_release);
+    index.add_slot(checksum64(key), number);
+    Pins::publish(entry.commit);
+  };
+  const auto has = [&](const IndexView& view, const std::string& key) {
+    const std::uint64_t hash = checksum64(key);
+    IndexView::ProbeEnd end;
+    do {
+      end = view.probe(hash, [&](std::uint32_t number) { return entry_may_hold(view.entry(number), key, hash); });
+    } while (end == IndexView::ProbeEnd::kFlipped);
+    return end == IndexView::ProbeEnd::kStopped;
+  };
+  const std::size_t bytes = [&] {
+    Mapping header = Mapping::map(index.fd(), sizeof(IndexHeader), Mapping::Access::kRead, "index").value();
+    return reinterpret_cast<const IndexHeader*>(header.data())->file_bytes;
+  }();
+  Mapping mapped = Mapping::map(index.fd(), bytes, Mapping::Access::kRead, "index").value();
+  const IndexView view = IndexView::over(mapped.bytes()).value();  // made before any growth
+  fill(index.take_entry().value(), "first");
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> missed{0}, found{0};
+  std::thread reader([&] {
+    while (!stop.load()) (has(view, "first") ? found : missed).fetch_add(1);
+  });
+  std::uint32_t next = 0;
+  while (view.entries_ready() < view.entry_count()) {
+    while (const auto number = index.take_entry()) fill(*number, "key" + std::to_string(next++));
+    ASSERT_TRUE(index.grow(2 * view.entries_ready()));
+  }
+  while (const auto number = index.take_entry()) fill(*number, "key" + std::to_string(next++));
+  while (found.load() < 1000 && missed.load() == 0) std::this_thread::yield();
+  stop.store(true);
+  reader.join();
+  EXPECT_EQ(missed.load(), 0u);
+  EXPECT_EQ(next, (1u << 14) - 1);
+  for (std::uint32_t i = 0; i < next; ++i) ASSERT_TRUE(has(view, "key" + std::to_string(i))) << i;
+  EXPECT_FALSE(has(view, "key" + std::to_string(next)));
+}
+
 TEST(IndexEntryTest, WordsCarryTheirParts) {
-  const EntryMeta meta = unpack_meta(pack_meta({4096, 2, kChecksumValid}));
+  const EntryMeta meta = unpack_meta(pack_meta({4096, 2, kChecksumValid, 0xfedcba98}));
   EXPECT_EQ(meta.key_bytes, 4096);
   EXPECT_EQ(meta.object_class, 2);
   EXPECT_EQ(meta.flags, kChecksumValid);
+  EXPECT_EQ(meta.next_replica, 0xfedcba98u);
   const Location at = unpack_location(pack_location({0xabcd, 0x123456789abc}));
   EXPECT_EQ(at.segment, 0xabcd);
   EXPECT_EQ(at.offset, 0x123456789abcu);

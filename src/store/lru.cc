@@ -1,37 +1,35 @@
 #include "store/lru.h"
 
-#include <utility>
-
 #include "base/check.h"
 
 namespace nmc::store {
 
 void LruPolicy::insert(Id id, Stamp stamp) {
   NMC_REQUIRE(!contains(id), "id={}", id);
-  if (id >= position_.size()) position_.resize(std::size_t{id} + 1, kAbsent);
+  if (id >= positions_->size()) positions_->resize(std::size_t{id} + 1);
   heap_.push_back({stamp, told_++, id});
-  position_[id] = static_cast<std::uint32_t>(heap_.size() - 1);
+  (*positions_)[id] = static_cast<std::uint32_t>(heap_.size() - 1);
   sift_up(heap_.size() - 1);
 }
 
 void LruPolicy::touch(Id id, Stamp stamp) {
   NMC_REQUIRE(contains(id), "id={}", id);
-  Node& node = heap_[position_[id]];
+  Node& node = heap_[(*positions_)[id]];
   if (stamp <= node.stamp) return;
   node.stamp = stamp;
   node.told = told_++;
-  sift_down(position_[id]);
+  sift_down((*positions_)[id]);
 }
 
 void LruPolicy::erase(Id id) {
   NMC_REQUIRE(contains(id), "id={}", id);
-  const std::size_t at = std::exchange(position_[id], kAbsent);
+  const std::size_t at = (*positions_)[id];
   const Node last = heap_.back();
   heap_.pop_back();
   if (at == heap_.size()) return;
   put(at, last);
   sift_up(at);
-  sift_down(position_[last.id]);
+  sift_down((*positions_)[last.id]);
 }
 
 std::optional<EvictionPolicy::Candidate> LruPolicy::victim() const {
@@ -41,7 +39,7 @@ std::optional<EvictionPolicy::Candidate> LruPolicy::victim() const {
 
 void LruPolicy::put(std::size_t at, const Node& node) {
   heap_[at] = node;
-  position_[node.id] = static_cast<std::uint32_t>(at);
+  (*positions_)[node.id] = static_cast<std::uint32_t>(at);
 }
 
 void LruPolicy::sift_up(std::size_t at) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +20,8 @@
 #include "store/index.h"
 #include "store/lru.h"
 #include "store/segment.h"
+#include "store/shared_files.h"
+#include "store/shared_reader.h"
 #include "store/space.h"
 #include "store/store.h"
 
@@ -36,27 +39,75 @@ class MasterObserver {
   virtual bool relieve() = 0;
 };
 
+struct CoreOptions {
+  std::size_t block_bytes = 0;                // size of kBlock objects; 0: any, they lie in the heap like all others
+  std::uint64_t tail_bytes_max = UINT64_MAX;  // of kTail objects together
+  IndexWriter::Entries entries;
+  // A removal that isn't forced is refused for so long after a read (the API's lease); 0: never. Eviction and the
+  // safety of reads know nothing of it.
+  Nanos lease{0};
+  // Soft-pinned objects go after all others, until they haven't been used for so long.
+  Nanos soft_pin_lifetime = std::chrono::minutes(30);
+  bool evict_soft_pinned = true;  // false: never before that time is up
+};
+
 // Thread-safe.
 class MasterCore {
  public:
-  // `clock` outlives it.
-  static Result<std::unique_ptr<MasterCore>> create(const StoreOptions& options, TouchClock& clock);
+  // A new store without segments. `clock` outlives it.
+  static Result<std::unique_ptr<MasterCore>> create(const CoreOptions& options, SharedFiles files, TouchClock& clock);
+
+  struct Adopted {
+    std::size_t clients = 0, segments = 0, objects = 0, reservations = 0;
+    std::size_t dropped_entries = 0;  // damaged, or of a segment that is gone
+  };
+  // Goes on with the store that a master, who is gone, left in the folder; the caller has made sure that nobody else
+  // does. Living clients keep their pins and reservations. Files that nobody has use for are removed. kNotFound: there
+  // is none; another error: it can't be used, and is left as it was. Only for stores without a block size.
+  static Result<std::unique_ptr<MasterCore>> adopt(const CoreOptions& options, SharedFiles files, TouchClock& clock,
+                                                   Adopted* adopted = nullptr);
 
   // Before the first operation; it outlives them all.
   void set_observer(MasterObserver* observer) NMC_EXCLUDES(mutex_);
 
+  // Clients.
   Result<const PinTable*> add_client(Clients::Kind kind) NMC_EXCLUDES(mutex_);
   void drop_client(std::uint32_t client) NMC_EXCLUDES(mutex_);
-  int index_fd() const { return index_.fd(); }
-  int segment_fd() const { return segment_.fd(); }
+  // What a reader of this process, or of another that is sent the fds, opens. The fds are its own.
+  Result<ClientFiles> files_for(const PinTable& table) NMC_EXCLUDES(mutex_);
+  // May be called with the master's lock held, as by an observer's reader.
+  Result<UniqueFd> open_segment(std::uint32_t number) NMC_EXCLUDES(fds_mutex_);
   const IndexEntry& entry(std::uint32_t number) const { return index_.view().entry(number); }
+  const IndexView& index() const { return index_.view(); }
+
+  // Segments.
+  struct SegmentInfo {
+    std::uint32_t number = 0;
+    std::string name;
+    std::uint32_t owner = 0;
+    std::uint64_t bytes = 0, used_bytes = 0;
+    bool mounted = false;  // else it empties: no new objects, gone with its last pin
+  };
+  // Room for more objects, named `name`; `owner` 0 is the master itself. kAlreadyExists: a mounted one has that name.
+  Result<std::uint32_t> mount(std::string_view name, std::uint64_t bytes, std::uint32_t owner) NMC_EXCLUDES(mutex_);
+  // What it holds and no other segment has is gone for readers; who has it pinned keeps it. kNotFound.
+  Result<void> unmount(std::uint32_t number) NMC_EXCLUDES(mutex_);
+  std::vector<SegmentInfo> segments() NMC_EXCLUDES(mutex_);
 
   struct Space {
     std::uint32_t entry = 0;
     std::uint64_t generation = 0;
     std::span<std::byte> bytes;
+    Location at;
   };
-  Result<Space> reserve(ObjectClass object_class, std::size_t bytes, std::uint32_t client) NMC_EXCLUDES(mutex_);
+  struct Wish {
+    ObjectClass object_class = ObjectClass::kObject;
+    std::size_t bytes = 0;
+    std::uint32_t client = 0;
+    std::span<const std::string> preferred = {};  // names of segments, the first that has or makes room
+    std::span<const std::uint16_t> avoid = {};    // segments that hold another copy
+  };
+  Result<Space> reserve(const Wish& wish) NMC_EXCLUDES(mutex_);
   Result<std::vector<Space>> reserve_blocks(std::size_t count, std::uint32_t client) NMC_EXCLUDES(mutex_);
   void abort(std::uint32_t entry, std::uint64_t generation) NMC_EXCLUDES(mutex_);
   std::size_t blocks_available() NMC_EXCLUDES(mutex_);
@@ -65,9 +116,11 @@ class MasterCore {
     std::uint32_t entry = 0;
     std::uint64_t generation = 0;
     std::string_view key;
-    const PinTable* pin_for = nullptr;
+    const PinTable* pin_for = nullptr;      // null: the caller wants no pin, and the commit counts as no read
     std::uint64_t stamp = 0;                // of this use
     std::optional<std::uint64_t> checksum;  // of the bytes, where the writer has it
+    bool replace = false;                   // takes the key over from the object that has it
+    bool soft_pin = false, hard_pin = false;
     // Set: the bytes come from the tier below, and the commit fails with kCancelled if it is true by then.
     const std::atomic<bool>* restore_cancelled = nullptr;
   };
@@ -80,7 +133,13 @@ class MasterCore {
   Result<Held> commit(const Commit& commit) NMC_EXCLUDES(mutex_);
   // For a reader whose lock-free lookup didn't settle.
   std::optional<Held> pin(std::string_view key, const PinTable& pin_for, std::uint64_t stamp) NMC_EXCLUDES(mutex_);
-  bool remove(std::string_view key) NMC_EXCLUDES(mutex_);
+
+  enum class Removal { kRemoved, kAbsent, kLeased };
+  // `force`: whatever its lease.
+  Removal remove(std::string_view key, bool force = true) NMC_EXCLUDES(mutex_);
+  // Every object whose key `wanted` accepts; how many went. Without `force` leased ones stay.
+  std::size_t remove_if(const std::function<bool(std::string_view)>& wanted, bool force) NMC_EXCLUDES(mutex_);
+  std::vector<std::string> keys() NMC_EXCLUDES(mutex_);
 
   // Fills in what the master knows: all but the disk tier's.
   void fill_stats(StoreStats& stats) NMC_EXCLUDES(mutex_);
@@ -90,32 +149,86 @@ class MasterCore {
   std::uint64_t limbo_bytes_of(std::uint32_t client) NMC_EXCLUDES(mutex_);
 
  private:
+  // A range of a segment.
+  struct Placed {
+    std::uint16_t segment = 0;
+    Place place;
+  };
   // What the master keeps of an entry in use, beside the shared entry.
   struct Holding {
-    Place place;
-    std::optional<Place> key;  // of a key too long for the entry
+    Placed placed;
+    std::optional<Place> key;  // of a key too long for the entry, in the same segment
     ObjectClass object_class = ObjectClass::kObject;
     EntryState state = EntryState::kFree;
+    std::uint8_t order = 0;       // that it waits in, while committed; kNoOrder: it is hard-pinned
+    std::uint64_t last_read = 0;  // stamp of the last use by a client that is gone
+  };
+  static constexpr std::size_t kClasses = 3;
+  static constexpr std::uint8_t kSoftOrder = kClasses, kNoOrder = kClasses + 1;
+  struct MountedSegment {
+    MountedSegment(Segment segment, std::size_t block_bytes, std::string name, std::uint64_t incarnation,
+                   std::vector<std::uint32_t>& positions);
+    Segment segment;  // bytes: whoever holds the reservation
+    SegmentSpace space;
+    std::string name;
+    std::uint64_t incarnation;
+    bool mounted = true;
+    std::size_t entries = 0;                     // that lie in it, dying ones too
+    std::array<LruPolicy, kClasses + 1> orders;  // of what can be evicted: by class, then what is soft-pinned
   };
   struct Victim {
     std::uint32_t entry = 0;
     ObjectClass object_class = ObjectClass::kObject;
   };
-  static constexpr std::size_t kClasses = 3;
+  // Among which an entry is looked for that may go.
+  struct Scope {
+    unsigned classes = kAnyClass;
+    std::span<const std::uint16_t> segments = {};
+  };
   static constexpr unsigned kAnyClass = 0b111;
   static constexpr unsigned class_bit(ObjectClass object_class) { return 1u << static_cast<unsigned>(object_class); }
 
-  MasterCore(const StoreOptions& options, TouchClock& clock, std::uint64_t boot_id, Segment segment, IndexWriter index);
+  MasterCore(const CoreOptions& options, SharedFiles files, TouchClock& clock, IndexWriter index);
+
+  // adopting
+  struct Range {
+    std::uint16_t segment = 0;
+    std::uint64_t offset = 0, bytes = 0;
+    std::uint32_t entry = 0;
+    bool is_key = false;
+  };
+  void adopt_clients_locked() NMC_REQUIRES(mutex_);
+  Result<void> adopt_segments_locked() NMC_REQUIRES(mutex_);
+  void adopt_entries_locked(Adopted& adopted) NMC_REQUIRES(mutex_);
+  bool ranges_of_locked(std::uint32_t entry, std::vector<Range>& ranges) NMC_REQUIRES(mutex_);
+  bool still_wanted_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
+  void restore_places_locked(std::vector<Range>& ranges) NMC_REQUIRES(mutex_);
+  std::vector<std::uint32_t> committed_once_locked() NMC_REQUIRES(mutex_);
+
+  // segments
+  MountedSegment& segment_of(std::uint32_t entry) NMC_REQUIRES(mutex_) {
+    return *segments_[holdings_[entry].placed.segment];
+  }
+  std::vector<std::uint16_t> mounted_locked() NMC_REQUIRES(mutex_);
+  std::vector<std::uint16_t> choose_segments_locked(const Wish& wish) NMC_REQUIRES(mutex_);
+  Result<void> set_segment_locked(std::uint32_t number, std::unique_ptr<MountedSegment> segment) NMC_REQUIRES(mutex_);
+  void leave_segment_locked(std::uint16_t segment) NMC_REQUIRES(mutex_);
 
   // reserving
-  Result<void> check_size(ObjectClass object_class, std::size_t bytes) const;
-  Result<Space> reserve_locked(ObjectClass object_class, std::size_t bytes, std::uint32_t client) NMC_REQUIRES(mutex_);
+  Result<void> check_size_locked(ObjectClass object_class, std::size_t bytes) NMC_REQUIRES(mutex_);
+  Result<Space> reserve_locked(const Wish& wish) NMC_REQUIRES(mutex_);
   Result<void> make_tail_room_locked(std::size_t bytes) NMC_REQUIRES(mutex_);
   Result<std::uint32_t> take_entry_locked() NMC_REQUIRES(mutex_);
+  bool grow_index_locked() NMC_REQUIRES(mutex_);
+  bool is_pool_block(ObjectClass object_class) const {
+    return object_class == ObjectClass::kBlock && options_.block_bytes > 0;
+  }
+  std::uint64_t blocks_free_locked() NMC_REQUIRES(mutex_);
   Result<void> make_block_room_locked(std::size_t blocks) NMC_REQUIRES(mutex_);
-  Result<Place> place_block_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
-  Result<Place> place_bytes_locked(std::size_t bytes, std::uint32_t entry) NMC_REQUIRES(mutex_);
-  Result<bool> vacate_window_locked(std::size_t bytes) NMC_REQUIRES(mutex_);
+  Result<Placed> place_block_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
+  Result<Placed> place_bytes_locked(std::size_t bytes, std::uint32_t entry, std::span<const std::uint16_t> segments,
+                                    OffsetAllocator::Side side = OffsetAllocator::Side::kHigh) NMC_REQUIRES(mutex_);
+  Result<bool> vacate_window_locked(std::size_t bytes, std::span<const std::uint16_t> segments) NMC_REQUIRES(mutex_);
   void abort_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   std::size_t blocks_available_locked() NMC_REQUIRES(mutex_);
   Failure no_room_locked(std::string_view what, std::size_t bytes) NMC_REQUIRES(mutex_);
@@ -125,37 +238,42 @@ class MasterCore {
       NMC_REQUIRES(mutex_);
   std::optional<std::uint32_t> find_locked(std::string_view key, std::uint64_t hash) NMC_REQUIRES(mutex_);
   bool key_equals_locked(std::uint32_t entry, std::string_view key) NMC_REQUIRES(mutex_);
+  std::string key_of_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   Result<void> write_key_locked(std::uint32_t entry, std::string_view key, std::uint64_t hash) NMC_REQUIRES(mutex_);
+  bool leased_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
+  std::uint64_t last_use_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
 
   // evicting
-  EvictionPolicy& order_of(ObjectClass object_class) NMC_REQUIRES(mutex_);
-  std::optional<Victim> find_victim_locked(unsigned classes) NMC_REQUIRES(mutex_);
-  std::optional<Victim> oldest_unpinned_locked(unsigned classes) NMC_REQUIRES(mutex_);
+  std::optional<Victim> find_victim_locked(const Scope& scope) NMC_REQUIRES(mutex_);
+  std::optional<Victim> oldest_unpinned_locked(const Scope& scope, bool soft_too) NMC_REQUIRES(mutex_);
   std::optional<std::uint64_t> stamp_if_evictable_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
+  std::uint64_t ticks_ago_locked(Nanos ago) const NMC_REQUIRES(mutex_);
   void evict_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   void retire_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
+  void bury_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   void free_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   bool sweep_limbo_locked() NMC_REQUIRES(mutex_);
 
-  const StoreOptions options_;
-  const std::uint64_t boot_id_;
-  const std::uint64_t tail_bytes_max_;
+  const CoreOptions options_;
   TouchClock& clock_;
-  Segment segment_;    // bytes: whoever holds the reservation
+  SharedFiles files_;
   IndexWriter index_;  // writes: under mutex_; reads: anyone
 
   Mutex mutex_;
   MasterObserver* observer_ NMC_GUARDED_BY(mutex_) = nullptr;
-  SegmentSpace space_ NMC_GUARDED_BY(mutex_);
   Clients clients_ NMC_GUARDED_BY(mutex_);
-  std::vector<Holding> holdings_ NMC_GUARDED_BY(mutex_);  // by entry
-  std::array<LruPolicy, kClasses> orders_ NMC_GUARDED_BY(mutex_);
+  std::vector<Holding> holdings_ NMC_GUARDED_BY(mutex_);         // by entry
+  std::vector<std::uint32_t> positions_ NMC_GUARDED_BY(mutex_);  // of entries in the order that they are in
+  std::vector<std::unique_ptr<MountedSegment>> segments_ NMC_GUARDED_BY(mutex_);  // by number; null: none
   std::vector<std::uint32_t> limbo_ NMC_GUARDED_BY(mutex_);
   std::uint64_t next_generation_ NMC_GUARDED_BY(mutex_) = 1;
   std::uint64_t tail_bytes_ NMC_GUARDED_BY(mutex_) = 0;
   std::uint64_t limbo_cap_ NMC_GUARDED_BY(mutex_) = 0;
   std::uint32_t limbo_exempt_ NMC_GUARDED_BY(mutex_) = 0;
   StoreStats counters_ NMC_GUARDED_BY(mutex_);  // only its counters, and the gauges that change one by one
+
+  Mutex fds_mutex_;                                               // taken after mutex_
+  std::vector<UniqueFd> segment_fds_ NMC_GUARDED_BY(fds_mutex_);  // copies, by number
 };
 
 }  // namespace nmc::store

@@ -6,13 +6,17 @@
 
 namespace nmc::store {
 
-EvictionPolicy& MasterCore::order_of(ObjectClass object_class) {
-  return orders_[static_cast<std::size_t>(object_class)];
+std::uint64_t MasterCore::ticks_ago_locked(Nanos ago) const {
+  const std::uint64_t ticks = TouchClock::ticks_of(ago), now = clock_.ticks();
+  return ticks < now ? now - ticks : 0;
 }
 
-std::optional<MasterCore::Victim> MasterCore::find_victim_locked(unsigned classes) {
+std::optional<MasterCore::Victim> MasterCore::find_victim_locked(const Scope& scope) {
   for (;;) {
-    if (const auto victim = oldest_unpinned_locked(classes)) return victim;
+    if (const auto victim = oldest_unpinned_locked(scope, false)) return victim;
+    if (options_.evict_soft_pinned) {
+      if (const auto victim = oldest_unpinned_locked(scope, true)) return victim;
+    }
     if (observer_ == nullptr || !observer_->relieve()) return std::nullopt;
   }
 }
@@ -20,29 +24,40 @@ std::optional<MasterCore::Victim> MasterCore::find_victim_locked(unsigned classe
 // Readers touch their own pin words, not our order; so the oldest by our books gets a second look. A later use, or a
 // pin, moves it up and the next one is looked at. Two looks at each settle it: from then on uses during the search are
 // not seen, so that busy readers can't keep us from an end.
-std::optional<MasterCore::Victim> MasterCore::oldest_unpinned_locked(unsigned classes) {
+// What is soft-pinned counts only if `soft_too`, or if it wasn't used for its lifetime.
+std::optional<MasterCore::Victim> MasterCore::oldest_unpinned_locked(const Scope& scope, bool soft_too) {
+  std::vector<LruPolicy*> orders;
   std::size_t candidates = 0;
-  for (std::size_t i = 0; i < kClasses; ++i) candidates += (classes >> i & 1) != 0 ? orders_[i].size() : 0;
+  for (const std::uint16_t number : scope.segments) {
+    for (std::size_t i = 0; i <= kSoftOrder; ++i) {
+      if (i < kSoftOrder && (scope.classes >> i & 1) == 0) continue;
+      LruPolicy& order = segments_[number]->orders[i];
+      if (order.size() == 0) continue;
+      orders.push_back(&order);
+      candidates += order.size();
+    }
+  }
+  const std::uint64_t soft_expired = ticks_ago_locked(options_.soft_pin_lifetime);
   for (std::size_t looks = 0; looks < 3 * candidates; ++looks) {
     std::optional<EvictionPolicy::Candidate> oldest;
-    std::size_t oldest_class = 0;
-    for (std::size_t i = 0; i < kClasses; ++i) {
-      const auto candidate = (classes >> i & 1) != 0 ? orders_[i].victim() : std::nullopt;
+    LruPolicy* its_order = nullptr;
+    for (LruPolicy* order : orders) {
+      const auto candidate = order->victim();
       if (!candidate || (oldest && oldest->stamp <= candidate->stamp)) continue;
+      if (holdings_[candidate->id].order == kSoftOrder && !soft_too && candidate->stamp > soft_expired) continue;
       oldest = candidate;
-      oldest_class = i;
+      its_order = order;
     }
+    if (!oldest) return std::nullopt;
     const std::uint32_t entry = oldest->id;
-    const std::uint64_t now = clock_.ticks();
-    const std::uint64_t touched =
-        clients_.newest_touch(entry, generation_of(index_.entry(entry).commit.load(std::memory_order_relaxed)), now);
-    if (touched > oldest->stamp && looks < 2 * candidates) {
-      orders_[oldest_class].touch(entry, touched);
+    const std::uint64_t used = last_use_locked(entry);
+    if (used > oldest->stamp && looks < 2 * candidates) {
+      its_order->touch(entry, used);
     } else if (clients_.user_pins(entry) + clients_.lender_pins(entry) > 0) {
-      orders_[oldest_class].touch(entry, clock_.stamp());
+      its_order->touch(entry, clock_.stamp());
       ++counters_.evict_skipped_pinned;
     } else {
-      return Victim{entry, static_cast<ObjectClass>(oldest_class)};
+      return Victim{entry, holdings_[entry].object_class};
     }
   }
   return std::nullopt;
@@ -50,11 +65,11 @@ std::optional<MasterCore::Victim> MasterCore::oldest_unpinned_locked(unsigned cl
 
 std::optional<std::uint64_t> MasterCore::stamp_if_evictable_locked(std::uint32_t entry) {
   const Holding& holding = holdings_[entry];
-  if (holding.state != EntryState::kCommitted) return std::nullopt;
+  if (holding.state != EntryState::kCommitted || holding.order == kNoOrder) return std::nullopt;
   if (clients_.user_pins(entry) + clients_.lender_pins(entry) > 0) return std::nullopt;
-  const std::uint64_t touched = clients_.newest_touch(
-      entry, generation_of(index_.entry(entry).commit.load(std::memory_order_relaxed)), clock_.ticks());
-  return std::max(touched, order_of(holding.object_class).stamp_of(entry));
+  const std::uint64_t used = std::max(last_use_locked(entry), segment_of(entry).orders[holding.order].stamp_of(entry));
+  if (holding.order != kSoftOrder || used <= ticks_ago_locked(options_.soft_pin_lifetime)) return used;
+  return options_.evict_soft_pinned ? std::optional(UINT64_MAX) : std::nullopt;  // after all that isn't
 }
 
 void MasterCore::evict_locked(std::uint32_t entry) {
@@ -66,12 +81,17 @@ void MasterCore::evict_locked(std::uint32_t entry) {
 // Takes a committed object out of sight. Its space is free at once, or with its last pin.
 void MasterCore::retire_locked(std::uint32_t number) {
   IndexEntry& entry = index_.entry(number);
-  Holding& holding = holdings_[number];
-  NMC_ASSERT(holding.state == EntryState::kCommitted, "entry={}", number);
+  NMC_ASSERT(holdings_[number].state == EntryState::kCommitted, "entry={}", number);
   Pins::begin_dying(entry.commit);
   index_.drop_slot(entry.key_hash.load(std::memory_order_relaxed), number);
+  bury_locked(number);
+}
+
+// The books of an object that turned DYING and has no slot any more.
+void MasterCore::bury_locked(std::uint32_t number) {
+  Holding& holding = holdings_[number];
   holding.state = EntryState::kDying;
-  order_of(holding.object_class).erase(number);
+  if (holding.order != kNoOrder) segment_of(number).orders[holding.order].erase(number);
   --counters_.objects;
   if (holding.object_class == ObjectClass::kBlock) --counters_.blocks_cached;
   if (Pins::may_free(clients_.words_of(number))) {
@@ -79,17 +99,20 @@ void MasterCore::retire_locked(std::uint32_t number) {
     return;
   }
   limbo_.push_back(number);
-  counters_.limbo_bytes += holding.place.bytes;
+  counters_.limbo_bytes += holding.placed.place.bytes;
 }
 
 void MasterCore::free_locked(std::uint32_t entry) {
   Holding& holding = holdings_[entry];
-  if (holding.object_class == ObjectClass::kTail) tail_bytes_ -= holding.place.bytes;
-  space_.give(holding.place);
-  if (holding.key) space_.give(*holding.key);
+  const Placed placed = holding.placed;
+  if (holding.object_class == ObjectClass::kTail) tail_bytes_ -= placed.place.bytes;
+  SegmentSpace& space = segments_[placed.segment]->space;
+  space.give(placed.place);
+  if (holding.key) space.give(*holding.key);
   holding = Holding{};
   Pins::set_free(index_.entry(entry).commit);
   index_.give_entry(entry);
+  leave_segment_locked(placed.segment);
 }
 
 // Frees what is no longer pinned; true when anything was. Also counts what each client keeps dying, and holds it to the
@@ -98,7 +121,7 @@ bool MasterCore::sweep_limbo_locked() {
   std::size_t kept = 0;
   for (auto& client : clients_.all()) client->limbo_bytes = 0;
   for (const std::uint32_t entry : limbo_) {
-    const std::uint64_t bytes = holdings_[entry].place.bytes;
+    const std::uint64_t bytes = holdings_[entry].placed.place.bytes;
     if (Pins::may_free(clients_.words_of(entry))) {
       counters_.limbo_bytes -= bytes;
       free_locked(entry);
@@ -137,10 +160,14 @@ void MasterCore::fill_stats(StoreStats& stats) {
   MutexLock lock(mutex_);
   sweep_limbo_locked();
   stats = counters_;
-  stats.segment_bytes = space_.capacity();
-  stats.used_bytes = space_.used_bytes();
+  for (const auto& segment : segments_) {
+    if (segment == nullptr) continue;
+    stats.used_bytes += segment->space.used_bytes();
+    if (!segment->mounted) continue;
+    stats.segment_bytes += segment->space.capacity();
+    stats.blocks_total += segment->space.blocks_total();
+  }
   stats.tail_bytes = tail_bytes_;
-  stats.blocks_total = space_.blocks_total();
   for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
     const Holding& holding = holdings_[entry];
     if (holding.state != EntryState::kCommitted && holding.state != EntryState::kDying) continue;
@@ -156,7 +183,7 @@ void MasterCore::fill_stats(StoreStats& stats) {
     stats.hits += client->table.header().hits.load(std::memory_order_relaxed);
     stats.misses += client->table.header().misses.load(std::memory_order_relaxed);
   }
-  stats.index_entries = index_.view().entry_count();
+  stats.index_entries = index_.view().entries_ready();
   stats.index_entries_used = index_.entries_in_use();
   stats.index_rebuilds = index_.flips();
   stats.lookups = stats.hits + stats.misses;

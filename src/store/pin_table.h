@@ -1,5 +1,9 @@
 // A client's pin table: a shared file with one pin word an index entry (pin_protocol.h). The words are written by its
 // client and read by the master's evictor. Layout: docs/formats.md, "Shared memory".
+//
+// A client in a process of its own holds a POSIX record lock on its table for as long as it lives. The kernel takes the
+// lock away when the process ends, however it ends, and a forked child doesn't inherit it: so a lock that is gone
+// proves the death, and nothing else does.
 #pragma once
 
 #include <time.h>
@@ -13,6 +17,7 @@
 #include "base/result.h"
 #include "base/syscall.h"
 #include "store/pin_protocol.h"
+#include "store/shared_files.h"
 
 namespace nmc::store {
 
@@ -20,7 +25,7 @@ using SharedWord = std::atomic<std::uint64_t>;
 static_assert(sizeof(SharedWord) == 8 && SharedWord::is_always_lock_free);
 
 inline constexpr std::array<char, 8> kPinTableMagic = {'N', 'M', 'C', 'P', 'I', 'N', 'S', '1'};
-inline constexpr std::uint32_t kPinTableVersion = 1;
+inline constexpr std::uint32_t kPinTableVersion = 2;
 
 struct PinTableHeader {
   std::array<char, 8> magic;
@@ -29,9 +34,8 @@ struct PinTableHeader {
   std::uint64_t file_bytes;
   std::uint64_t boot_id;      // of the index it belongs to
   std::uint32_t client;       // number that the master gave
-  std::uint32_t first_entry;  // words of this file are for entries first_entry .. first_entry + entry_count - 1
-  std::uint32_t entry_count;
-  std::uint32_t unused;
+  std::uint32_t entry_count;  // as the index has at most
+  std::uint64_t unused;
   alignas(64) SharedWord hits;  // lookups of this client that found their key
   SharedWord misses;
   alignas(64) SharedWord over_limbo_cap;  // 1: set by the master; this client gets misses until it drops pins
@@ -43,16 +47,25 @@ static_assert(sizeof(PinTableHeader) == 4096 && offsetof(PinTableHeader, hits) =
 // A mapping of one table, read-write. Thread-safe as far as its words are; moves are not.
 class PinTable {
  public:
-  // A new table in a memfd that *this owns.
-  static Result<PinTable> create(std::uint32_t client, std::uint32_t entry_count, std::uint64_t boot_id);
-  // Maps an existing one; its fd stays the caller's. Checked: kind, version, sizes, that it belongs to `boot_id`.
-  static Result<PinTable> open(int fd, std::uint64_t boot_id);
+  // A new table that *this owns, without memory for any word yet.
+  static Result<PinTable> create(SharedFiles& files, const std::string& name, std::uint32_t client,
+                                 std::uint32_t entry_count, std::uint64_t boot_id);
+  // Maps an existing one. Checked: kind, version, sizes, that it belongs to `boot_id`.
+  static Result<PinTable> open(UniqueFd fd, std::uint64_t boot_id);
 
-  int fd() const { return fd_.get(); }  // -1 unless created here
+  // Memory for the words of entries below `entries`.
+  Result<void> reserve(std::uint32_t entries);
+
+  // For the process whose table it is, once; it holds until the fd (and every other one it has of the file) is closed.
+  Result<void> lock_for_life();
+  // Whether some process other than this one holds the lock.
+  bool locked_by_another() const;
+
+  int fd() const { return fd_.get(); }
   std::uint32_t client() const { return client_; }
   std::uint32_t entry_count() const { return entry_count_; }
   PinTableHeader& header() const { return *header_; }
-  // `entry` < entry_count(): the caller checks, because the master's index may have grown beyond this table.
+  // `entry` is below the index's entries_ready().
   SharedWord& word(std::uint32_t entry) const { return words_[entry]; }
 
  private:
@@ -83,6 +96,9 @@ class TouchClock {
   std::uint64_t ticks() const {
     return static_cast<std::uint64_t>(is_real_ ? coarse_monotonic_ns() : clock_->now().count()) >> kTickShift;
   }
+
+  // A span of time in ticks.
+  static std::uint64_t ticks_of(Nanos span) { return static_cast<std::uint64_t>(span.count()) >> kTickShift; }
 
   // The stamp whose low kTouchBits are `touch`, taken as one of the last twelve days.
   static std::uint64_t widen(std::uint64_t touch, std::uint64_t now) {

@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace nmc::store {
@@ -13,27 +15,71 @@ void ask_for_huge_pages(const Mapping& mapping) {
   ::madvise(const_cast<std::byte*>(mapping.data()), mapping.size(), MADV_HUGEPAGE);
 }
 
+Result<Mapping> map_segment(int fd, const SegmentId& id, Mapping::Access access) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return Failure(os_error("stat", "segment"));
+  const auto bytes = static_cast<std::uint64_t>(info.st_size);
+  if (bytes < sizeof(SegmentHeader))
+    return corrupt("segment {}: {} bytes, expected at least a header", id.number, bytes);
+  NMC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(fd, bytes, access, "segment"));
+  const auto& header = *reinterpret_cast<const SegmentHeader*>(mapping.data());
+  if (header.magic != kSegmentMagic) return corrupt("segment {}: wrong magic", id.number);
+  if (header.version != kSegmentVersion)
+    return version_mismatch("segment {}: version {}, expected {}", id.number, header.version, kSegmentVersion);
+  if (header.header_bytes != sizeof(SegmentHeader) || header.data_bytes != bytes - sizeof(SegmentHeader) ||
+      header.name.back() != 0) {
+    return corrupt("segment {}: its header doesn't describe a file of {} bytes", id.number, bytes);
+  }
+  if (header.boot_id != id.boot_id || header.number != id.number || header.incarnation != id.incarnation)
+    return version_mismatch("segment {}: belongs to another index or an earlier time", id.number);
+  ask_for_huge_pages(mapping);
+  return mapping;
+}
+
 }  // namespace
 
-Result<Segment> Segment::create(std::size_t bytes) {
-  NMC_ASSIGN_OR_RETURN(UniqueFd fd, create_memfd("nmc-segment", bytes));
-  NMC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(fd.get(), bytes, Mapping::Access::kReadWrite, "segment"));
+Result<Segment> Segment::create(SharedFiles& files, const SegmentId& id, std::uint32_t owner, std::string_view name,
+                                std::size_t bytes) {
+  NMC_REQUIRE(name.size() <= kNameBytesMax, "{} bytes", name.size());
+  const std::string file = file_name(id.number);
+  NMC_ASSIGN_OR_RETURN(UniqueFd fd, files.create(file, sizeof(SegmentHeader) + bytes));
+  if (const auto reserved = reserve_memory(fd.get(), 0, sizeof(SegmentHeader) + bytes, "segment " + std::string(name));
+      !reserved) {
+    files.remove(file);
+    return Failure(reserved.error());
+  }
+  NMC_ASSIGN_OR_RETURN(Mapping mapping,
+                       Mapping::map(fd.get(), sizeof(SegmentHeader) + bytes, Mapping::Access::kReadWrite, "segment"));
   ask_for_huge_pages(mapping);
+  auto* header = reinterpret_cast<SegmentHeader*>(mapping.data());
+  header->magic = kSegmentMagic;
+  header->version = kSegmentVersion;
+  header->header_bytes = sizeof(SegmentHeader);
+  header->data_bytes = bytes;
+  header->boot_id = id.boot_id;
+  header->incarnation = id.incarnation;
+  header->number = id.number;
+  header->owner = owner;
+  std::copy(name.begin(), name.end(), header->name.begin());
   return Segment(std::move(fd), std::move(mapping));
 }
 
-std::span<std::byte> Segment::bytes(std::uint64_t offset, std::size_t size) {
-  NMC_REQUIRE(offset <= mapping_.size() && size <= mapping_.size() - offset, "offset={} size={} segment={}", offset,
-              size, mapping_.size());
-  return {mapping_.data() + offset, size};
+Result<Segment> Segment::open(UniqueFd fd, const SegmentId& id) {
+  NMC_ASSIGN_OR_RETURN(Mapping mapping, map_segment(fd.get(), id, Mapping::Access::kReadWrite));
+  NMC_RETURN_IF_ERROR(keep_memory(fd.get(), 0, mapping.size(), "a segment"));
+  return Segment(std::move(fd), std::move(mapping));
 }
 
-Result<SegmentView> SegmentView::open(int fd) {
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) return Failure(os_error("stat", "segment"));
-  NMC_ASSIGN_OR_RETURN(Mapping mapping,
-                       Mapping::map(fd, static_cast<std::size_t>(info.st_size), Mapping::Access::kRead, "segment"));
-  ask_for_huge_pages(mapping);
+std::string Segment::name() const { return std::string(header().name.data()); }
+
+std::span<std::byte> Segment::bytes(std::uint64_t offset, std::size_t size) {
+  NMC_REQUIRE(offset <= this->size() && size <= this->size() - offset, "offset={} size={} segment={}", offset, size,
+              this->size());
+  return {mapping_.data() + sizeof(SegmentHeader) + offset, size};
+}
+
+Result<SegmentView> SegmentView::open(int fd, const SegmentId& id) {
+  NMC_ASSIGN_OR_RETURN(Mapping mapping, map_segment(fd, id, Mapping::Access::kRead));
   return SegmentView(std::move(mapping));
 }
 

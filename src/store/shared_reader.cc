@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/log.h"
 
 namespace nmc::store {
 namespace {
@@ -27,28 +28,33 @@ Pin Pin::duplicate() const {
   return copy;
 }
 
-SharedStoreReader::SharedStoreReader(Mapping index, const IndexView& view, SegmentView segment, PinTable pins,
-                                     TouchClock& clock)
-    : index_(std::move(index)),
+SharedStoreReader::SharedStoreReader(ClientFiles files, Mapping index, const IndexView& view, PinTable pins,
+                                     Mapping verified, TouchClock& clock)
+    : open_segment_(std::move(files.open_segment)),
+      index_(std::move(index)),
       view_(view),
-      segment_(std::move(segment)),
       pins_(std::move(pins)),
       clock_(clock),
-      verified_(view_.entry_count()) {}
+      verified_memory_(std::move(verified)),
+      verified_(reinterpret_cast<std::atomic<std::uint64_t>*>(verified_memory_.data())) {}
 
-Result<std::unique_ptr<SharedStoreReader>> SharedStoreReader::open(const ClientFiles& files, TouchClock& clock) {
+SharedStoreReader::~SharedStoreReader() {
+  for (auto& segment : segments_) delete segment.load(std::memory_order_relaxed);
+}
+
+Result<std::unique_ptr<SharedStoreReader>> SharedStoreReader::open(ClientFiles files, TouchClock& clock) {
   struct stat info {};
-  if (::fstat(files.index, &info) != 0) return Failure(os_error("stat", "index"));
-  NMC_ASSIGN_OR_RETURN(Mapping index, Mapping::map(files.index, static_cast<std::size_t>(info.st_size),
+  if (::fstat(files.index.get(), &info) != 0) return Failure(os_error("stat", "index"));
+  NMC_ASSIGN_OR_RETURN(Mapping index, Mapping::map(files.index.get(), static_cast<std::size_t>(info.st_size),
                                                    Mapping::Access::kRead, "index"));
   NMC_ASSIGN_OR_RETURN(const IndexView view, IndexView::over(index.bytes()));
-  NMC_ASSIGN_OR_RETURN(SegmentView segment, SegmentView::open(files.segment));
-  NMC_ASSIGN_OR_RETURN(PinTable pins, PinTable::open(files.pins, view.boot_id()));
+  NMC_ASSIGN_OR_RETURN(PinTable pins, PinTable::open(std::move(files.pins), view.boot_id()));
   if (pins.entry_count() < view.entry_count()) {
     return corrupt("pin table: {} entries, the index has {}", pins.entry_count(), view.entry_count());
   }
+  NMC_ASSIGN_OR_RETURN(Mapping verified, Mapping::anonymous(std::size_t{view.entry_count()} * sizeof(std::uint64_t)));
   return std::unique_ptr<SharedStoreReader>(
-      new SharedStoreReader(std::move(index), view, std::move(segment), std::move(pins), clock));
+      new SharedStoreReader(std::move(files), std::move(index), view, std::move(pins), std::move(verified), clock));
 }
 
 std::optional<Pin> SharedStoreReader::lookup(std::string_view key) {
@@ -119,28 +125,70 @@ SharedStoreReader::Step SharedStoreReader::try_entry(std::uint32_t number, std::
   return Step::kNext;
 }
 
-bool SharedStoreReader::long_key_equals(const IndexEntry& entry, std::string_view key) const {
-  const Location at = unpack_location(entry.key[0].load(std::memory_order_relaxed));
-  const std::span<const std::byte> stored = segment_.bytes(at.offset, key.size());
-  return at.segment == 0 && stored.size() == key.size() && std::memcmp(stored.data(), key.data(), key.size()) == 0;
+bool SharedStoreReader::long_key_equals(const IndexEntry& entry, std::string_view key) {
+  const auto stored = bytes_at(entry.key[0].load(std::memory_order_relaxed), key.size());
+  return stored.size() == key.size() && std::memcmp(stored.data(), key.data(), key.size()) == 0;
 }
 
 // The entry is pinned, so its fields stand still; where they point is checked all the same.
 Pin SharedStoreReader::adopt(std::uint32_t number, std::uint64_t generation) {
   const IndexEntry& entry = view_.entry(number);
-  const Location at = unpack_location(entry.location.load(std::memory_order_relaxed));
   Pin pin;
   pin.word_ = &pins_.word(number);
   pin.generation_ = generation;
-  if (at.segment == 0) pin.bytes_ = segment_.bytes(at.offset, entry.size.load(std::memory_order_relaxed));
+  pin.bytes_ = bytes_at(entry.location.load(std::memory_order_relaxed), entry.size.load(std::memory_order_relaxed));
   return pin;
+}
+
+std::span<const std::byte> SharedStoreReader::bytes_at(std::uint64_t location, std::uint64_t size) {
+  const Location at = unpack_location(location);
+  const std::uint64_t incarnation = view_.segment_word(at.segment) >> 1;
+  if (incarnation == 0) return {};  // none was ever mounted there
+  const MappedSegment* segment = segments_[at.segment].load(std::memory_order_acquire);
+  if (segment == nullptr || segment->incarnation != incarnation) segment = map_segment(at.segment);
+  return segment == nullptr ? std::span<const std::byte>() : segment->view.bytes(at.offset, size);
+}
+
+const SharedStoreReader::MappedSegment* SharedStoreReader::map_segment(std::uint32_t number) {
+  MutexLock lock(segments_mutex_);
+  const std::uint64_t incarnation = view_.segment_word(number) >> 1;
+  MappedSegment* old = segments_[number].load(std::memory_order_relaxed);
+  if (old != nullptr && old->incarnation == incarnation) return old;  // another thread was first
+  auto mapped = [&]() -> Result<SegmentView> {
+    NMC_ASSIGN_OR_RETURN(const UniqueFd fd, open_segment_(number));
+    return SegmentView::open(fd.get(), {view_.boot_id(), number, incarnation});
+  }();
+  if (!mapped) {
+    log_warning("store: segment {} is out of reach, what it holds is missed: {}", number, mapped.error().message);
+    return nullptr;
+  }
+  auto segment = std::make_unique<MappedSegment>(MappedSegment{incarnation, *std::move(mapped)});
+  segments_[number].store(segment.get(), std::memory_order_release);
+  if (old != nullptr) retire_locked(old);
+  return segment.release();
+}
+
+// Its number has another incarnation, so nobody has anything of it pinned.
+void SharedStoreReader::retire_locked(MappedSegment* segment) {
+  retired_.emplace_back(segment);
+  const SegmentView unmapped = std::move(segment->view);
+}
+
+void SharedStoreReader::drop_stale_segments() {
+  MutexLock lock(segments_mutex_);
+  for (std::uint32_t number = 0; number < kSegmentsMax; ++number) {
+    MappedSegment* segment = segments_[number].load(std::memory_order_relaxed);
+    if (segment == nullptr || segment->incarnation == view_.segment_word(number) >> 1) continue;
+    segments_[number].store(nullptr, std::memory_order_relaxed);
+    retire_locked(segment);
+  }
 }
 
 void SharedStoreReader::touch(const Pin& pin) { Pins::touch(*pin.word_, pin.generation(), clock_.stamp()); }
 
 std::uint64_t SharedStoreReader::pins_held() const {
   std::uint64_t held = 0;
-  for (std::uint32_t entry = 0; entry < view_.entry_count(); ++entry) {
+  for (std::uint32_t entry = 0; entry < view_.entries_ready(); ++entry) {
     held += pin_count_of(pins_.word(entry).load(std::memory_order_relaxed));
   }
   return held;

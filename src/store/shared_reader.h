@@ -2,14 +2,17 @@
 // a read-only mapping. No message, no lock. The embedded Store reads through one; another process maps the same files.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "store/index.h"
 #include "store/pin_table.h"
@@ -20,17 +23,19 @@ namespace nmc::store {
 
 struct ClientFiles {
   std::uint32_t client = 0;
-  int index = -1;
-  int segment = -1;
-  int pins = -1;
+  UniqueFd index;
+  UniqueFd pins;
+  // The file of a segment that the index names. Called on any thread, one at a time; outlives the reader.
+  std::function<Result<UniqueFd>(std::uint32_t segment)> open_segment;
 };
 
 // Thread-safe. All pins go before it.
 class SharedStoreReader {
  public:
-  // Maps the files, which stay the caller's and may be closed. `clock` outlives this; all of a process's uses are
-  // stamped by one. Errors: not ours, another version, files that don't belong together.
-  static Result<std::unique_ptr<SharedStoreReader>> open(const ClientFiles& files, TouchClock& clock);
+  // Maps the files; segments when an object leads there. `clock` outlives this; all of a process's uses are stamped by
+  // one. Errors: not ours, another version, files that don't belong together.
+  static Result<std::unique_ptr<SharedStoreReader>> open(ClientFiles files, TouchClock& clock);
+  ~SharedStoreReader();
 
   // Pins the object. Nothing: a miss, or the index never held still while we looked. Bytes whose checksum is in the
   // index are verified once in this process's time with them; damage is a miss.
@@ -51,23 +56,45 @@ class SharedStoreReader {
   void touch(const Pin& pin);
   const PinTable& pins() const { return pins_; }
   std::uint64_t pins_held() const;
+  const IndexView& index() const { return view_; }
+  // PinTable::lock_for_life(), of a client in a process of its own.
+  Result<void> lock_for_life() { return pins_.lock_for_life(); }
   std::uint64_t damaged_found() const { return damaged_found_.load(std::memory_order_relaxed); }
+  // Unmaps the segments that are gone. Now and then, for who lives long.
+  void drop_stale_segments() NMC_EXCLUDES(segments_mutex_);
 
  private:
-  SharedStoreReader(Mapping index, const IndexView& view, SegmentView segment, PinTable pins, TouchClock& clock);
+  struct MappedSegment {
+    const std::uint64_t incarnation;
+    SegmentView view;
+  };
+
+  SharedStoreReader(ClientFiles files, Mapping index, const IndexView& view, PinTable pins, Mapping verified,
+                    TouchClock& clock);
 
   enum class Step { kNext, kTaken, kChanged };
   Step try_entry(std::uint32_t number, std::string_view key, std::uint64_t hash, Pin& pin);
-  bool long_key_equals(const IndexEntry& entry, std::string_view key) const;
+  bool long_key_equals(const IndexEntry& entry, std::string_view key);
+  // Bytes in a segment, of an entry that the caller has pinned: so the segment's number has no other incarnation
+  // meanwhile. Empty: outside, or not to be had.
+  std::span<const std::byte> bytes_at(std::uint64_t location, std::uint64_t size);
+  const MappedSegment* map_segment(std::uint32_t number) NMC_EXCLUDES(segments_mutex_);
+  void retire_locked(MappedSegment* segment) NMC_REQUIRES(segments_mutex_);
   bool verify(const Pin& pin);
 
+  std::function<Result<UniqueFd>(std::uint32_t)> open_segment_;
   Mapping index_;
   IndexView view_;
-  SegmentView segment_;
   PinTable pins_;
   TouchClock& clock_;
-  std::vector<std::atomic<std::uint64_t>> verified_;  // by entry: the generation whose bytes were right, relaxed
+  Mapping verified_memory_;
+  std::atomic<std::uint64_t>* verified_;  // by entry: the generation whose bytes were right, relaxed
   std::atomic<std::uint64_t> damaged_found_{0};
+
+  Mutex segments_mutex_;  // of those who replace
+  std::array<std::atomic<MappedSegment*>, kSegmentsMax> segments_{};
+  // Unmapped, but a reader may still be looking at their number.
+  std::vector<std::unique_ptr<MappedSegment>> retired_ NMC_GUARDED_BY(segments_mutex_);
 };
 
 }  // namespace nmc::store

@@ -75,12 +75,12 @@ class SharedReaderTest : public testing::Test {
   }
 
   // Runs `body` in a child process with a reader of its own; its exit code is what it returns.
-  pid_t start_child(const ClientFiles& files, const std::function<int(SharedStoreReader&)>& body) {
+  pid_t start_child(ClientFiles files, const std::function<int(SharedStoreReader&)>& body) {
     std::cout.flush();
     const pid_t child = ::fork();
     if (child != 0) return child;
     TouchClock clock(real_clock());
-    auto reader = SharedStoreReader::open(files, clock);
+    auto reader = SharedStoreReader::open(std::move(files), clock);
     ::_exit(reader ? body(**reader) : 99);
   }
   static int wait_for(pid_t child) {
@@ -123,10 +123,11 @@ TEST_F(SharedReaderTest, TwoProcessesReadRightWhileTheMasterCommitsEvictsAndRemo
   std::vector<Pin> kept(kKept);
   for (std::size_t i = 0; i < kKept; ++i) ASSERT_TRUE(commit(key_of(i), &kept[i]));
   std::vector<pid_t> children;
-  std::vector<ClientFiles> clients;
+  std::vector<std::uint32_t> clients;
   for (int c = 0; c < 2; ++c) {
-    clients.push_back(store_->add_client().value());
-    children.push_back(start_child(clients.back(), [c](SharedStoreReader& reader) {
+    ClientFiles files = store_->add_client().value();
+    clients.push_back(files.client);
+    children.push_back(start_child(std::move(files), [c](SharedStoreReader& reader) {
       return read_at_random(reader, kSeed + static_cast<std::uint64_t>(c), kLookups);
     }));
   }
@@ -163,10 +164,11 @@ TEST_F(SharedReaderTest, TwoProcessesReadRightWhileTheMasterCommitsEvictsAndRemo
 TEST_F(SharedReaderTest, AChildsPinHoldsUntilTheChildIsDeclaredGone) {
   open(1);
   ASSERT_TRUE(commit("a"));
-  const ClientFiles client = store_->add_client().value();
+  ClientFiles files = store_->add_client().value();
+  const std::uint32_t client = files.client;
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
-  const pid_t child = start_child(client, [&](SharedStoreReader& reader) {
+  const pid_t child = start_child(std::move(files), [&](SharedStoreReader& reader) {
     const auto pin = reader.lookup("a");
     if (!pin || ::write(pipe[1], "p", 1) != 1) return 1;
     ::pause();
@@ -180,7 +182,7 @@ TEST_F(SharedReaderTest, AChildsPinHoldsUntilTheChildIsDeclaredGone) {
   ::kill(child, SIGKILL);
   EXPECT_EQ(wait_for(child), 1000 + SIGKILL);
   EXPECT_EQ(store_->stats().limbo_bytes, kBlockBytes);  // a closed process proves nothing yet
-  store_->drop_client(client.client);
+  store_->drop_client(client);
   EXPECT_EQ(store_->stats().limbo_bytes, 0u);
   EXPECT_TRUE(commit("b"));
   ::close(pipe[0]);
@@ -225,13 +227,16 @@ TEST_F(SharedReaderTest, DamagedBytesWithAChecksumAreAMissAndCounted) {
   const std::string content(kBlockBytes, 'x');
   ASSERT_TRUE(store_->put(ObjectClass::kBlock, "a", std::as_bytes(std::span(content))));
   ASSERT_TRUE(store_->put(ObjectClass::kBlock, "b", std::as_bytes(std::span(content))));
-  const ClientFiles files = store_->add_client().value();
+  ClientFiles files = store_->add_client().value();
+  const UniqueFd segment_file = files.open_segment(0).value();
   TouchClock clock(real_clock());
-  auto reader = SharedStoreReader::open(files, clock).value();
+  auto reader = SharedStoreReader::open(std::move(files), clock).value();
   const Pin pin = reader->lookup("a").value();
   // Another writer's mistake: a byte changes in the segment, under both objects.
-  Mapping segment = Mapping::map(files.segment, 8 * kBlockBytes, Mapping::Access::kReadWrite, "segment").value();
-  for (std::byte& byte : segment.bytes()) byte ^= std::byte{1};
+  Mapping segment =
+      Mapping::map(segment_file.get(), sizeof(SegmentHeader) + 8 * kBlockBytes, Mapping::Access::kReadWrite, "segment")
+          .value();
+  for (std::byte& byte : segment.bytes().subspan(sizeof(SegmentHeader))) byte ^= std::byte{1};
   EXPECT_FALSE(reader->lookup("b"));
   EXPECT_EQ(reader->damaged_found(), 1u);
   EXPECT_TRUE(reader->lookup("a"));  // verified before; once is the promise
@@ -241,12 +246,13 @@ TEST_F(SharedReaderTest, EntriesThatPointOutsideAreAMiss) {
   open(8);
   ASSERT_TRUE(commit("a"));
   ASSERT_TRUE(commit(std::string(200, 'l')));
-  const ClientFiles files = store_->add_client().value();
+  ClientFiles files = store_->add_client().value();
+  const UniqueFd index_file(::dup(files.index.get()));
   TouchClock clock(real_clock());
-  auto reader = SharedStoreReader::open(files, clock).value();
-  Mapping head = Mapping::map(files.index, sizeof(IndexHeader), Mapping::Access::kRead, "index").value();
+  auto reader = SharedStoreReader::open(std::move(files), clock).value();
+  Mapping head = Mapping::map(index_file.get(), sizeof(IndexHeader), Mapping::Access::kRead, "index").value();
   const auto header = *reinterpret_cast<const std::uint64_t*>(head.data() + offsetof(IndexHeader, file_bytes));
-  Mapping index = Mapping::map(files.index, header, Mapping::Access::kReadWrite, "index").value();
+  Mapping index = Mapping::map(index_file.get(), header, Mapping::Access::kReadWrite, "index").value();
   auto* entries = reinterpret_cast<IndexEntry*>(
       index.data() + *reinterpret_cast<const std::uint64_t*>(head.data() + offsetof(IndexHeader, entries_offset)));
   const std::uint64_t location = entries[0].location.load(), size = entries[0].size.load();
@@ -267,22 +273,36 @@ TEST_F(SharedReaderTest, EntriesThatPointOutsideAreAMiss) {
 
 TEST_F(SharedReaderTest, FilesThatDoNotBelongTogetherAreRefused) {
   open(8);
-  const ClientFiles files = store_->add_client().value();
-  std::unique_ptr<Store> first = std::move(store_);
-  open(8);
-  ClientFiles mixed = files;
-  mixed.pins = store_->add_client().value().pins;
   TouchClock clock(real_clock());
-  EXPECT_EQ(SharedStoreReader::open(mixed, clock).error().code, ErrorCode::kVersionMismatch);
-  ClientFiles wrong = files;
-  std::swap(wrong.index, wrong.pins);
-  EXPECT_EQ(SharedStoreReader::open(wrong, clock).error().code, ErrorCode::kCorrupt);
-  wrong = files;
-  wrong.pins = files.segment;
-  EXPECT_FALSE(SharedStoreReader::open(wrong, clock));
-  wrong = files;
-  wrong.index = -1;
-  EXPECT_FALSE(SharedStoreReader::open(wrong, clock));
+  open(8);
+  const std::unique_ptr<Store> first = std::move(store_);
+  open(8);
+  const auto refused = [&](const std::function<void(ClientFiles&)>& spoil) {
+    ClientFiles files = first->add_client().value();
+    spoil(files);
+    const auto reader = SharedStoreReader::open(std::move(files), clock);
+    return reader ? std::nullopt : std::optional(reader.error().code);
+  };
+  EXPECT_EQ(refused([](ClientFiles&) {}), std::nullopt);
+  EXPECT_EQ(refused([&](ClientFiles& files) { files.pins = std::move(store_->add_client().value().pins); }),
+            ErrorCode::kVersionMismatch);
+  EXPECT_EQ(refused([](ClientFiles& files) { std::swap(files.index, files.pins); }), ErrorCode::kCorrupt);
+  EXPECT_EQ(refused([](ClientFiles& files) { files.pins = std::move(files.open_segment(0).value()); }),
+            ErrorCode::kCorrupt);
+  EXPECT_TRUE(refused([](ClientFiles& files) { files.index = UniqueFd(); }));
+}
+
+TEST_F(SharedReaderTest, SegmentsThatDoNotBelongToTheIndexAreAMiss) {
+  TouchClock clock(real_clock());
+  open(8);
+  const std::unique_ptr<Store> first = std::move(store_);
+  open(8);
+  ASSERT_TRUE(commit("a"));
+  ClientFiles files = store_->add_client().value();
+  files.open_segment = first->add_client().value().open_segment;
+  auto reader = SharedStoreReader::open(std::move(files), clock).value();
+  EXPECT_TRUE(reader->contains("a"));
+  EXPECT_FALSE(reader->lookup("a"));
 }
 
 }  // namespace

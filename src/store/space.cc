@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace nmc::store {
 namespace {
 
@@ -24,8 +26,8 @@ std::optional<Place> SegmentSpace::take_block(std::uint32_t entry) {
   return Place{place->offset, extents_.block_bytes(), true, place->extent, place->slot};
 }
 
-std::optional<Place> SegmentSpace::take_bytes(std::uint64_t bytes, std::uint32_t entry) {
-  const auto piece = heap_.take(bytes, OffsetAllocator::Side::kHigh, entry);
+std::optional<Place> SegmentSpace::take_bytes(std::uint64_t bytes, std::uint32_t entry, OffsetAllocator::Side side) {
+  const auto piece = heap_.take(bytes, side, entry);
   if (!piece) return std::nullopt;
   const std::uint64_t taken = OffsetAllocator::round_up(bytes);
   used_bytes_ += taken;
@@ -38,6 +40,18 @@ void SegmentSpace::give(const Place& place) {
     extents_.give({place.offset, place.chunk_or_extent, place.slot});
   else
     heap_.give(place.chunk_or_extent);
+}
+
+std::vector<Place> SegmentSpace::restore(std::span<const OffsetAllocator::Range> ranges) {
+  NMC_REQUIRE(extents_.block_bytes() == 0);
+  const std::vector<std::uint32_t> chunks = heap_.restore(ranges);
+  std::vector<Place> places;
+  places.reserve(chunks.size());
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    places.push_back({ranges[i].offset, ranges[i].bytes, false, chunks[i], 0});
+    used_bytes_ += ranges[i].bytes;
+  }
+  return places;
 }
 
 std::uint64_t SegmentSpace::blocks_total() const {

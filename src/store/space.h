@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -31,8 +32,12 @@ class SegmentSpace {
   SegmentSpace& operator=(const SegmentSpace&) = delete;
 
   std::optional<Place> take_block(std::uint32_t entry);
-  std::optional<Place> take_bytes(std::uint64_t bytes, std::uint32_t entry);
+  std::optional<Place> take_bytes(std::uint64_t bytes, std::uint32_t entry,
+                                  OffsetAllocator::Side side = OffsetAllocator::Side::kHigh);
   void give(const Place& place);
+  // For a new space without blocks: these ranges, as OffsetAllocator::restore() wants them, are taken; `owner` is an
+  // entry.
+  std::vector<Place> restore(std::span<const OffsetAllocator::Range> ranges);
 
   std::uint64_t capacity() const { return heap_.capacity(); }
   std::uint64_t used_bytes() const { return used_bytes_; }

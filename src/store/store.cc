@@ -12,6 +12,22 @@
 #include "store/shared_reader.h"
 
 namespace nmc::store {
+namespace {
+
+CoreOptions core_options(const StoreOptions& options) {
+  constexpr std::size_t kSpare = 1024;  // reservations, tails and limbo
+  constexpr std::size_t kObjectBytesAssumed = 16 * 1024;
+  const std::size_t objects = options.block_bytes > 0 ? 2 * (options.dram_bytes / options.block_bytes)
+                                                      : options.dram_bytes / kObjectBytesAssumed;
+  const std::size_t entries = options.index_entries > 0 ? options.index_entries : objects + kSpare;
+  CoreOptions core;
+  core.block_bytes = options.block_bytes;
+  core.tail_bytes_max = options.tail_bytes.value_or(options.dram_bytes / 20);
+  core.entries.initial = static_cast<std::uint32_t>(std::min<std::size_t>(entries, kIndexEntriesMax));
+  return core;
+}
+
+}  // namespace
 
 Reservation::Reservation(Reservation&& other) noexcept
     : store_(std::exchange(other.store_, nullptr)),
@@ -52,11 +68,15 @@ Result<std::unique_ptr<Store>> Store::create(StoreOptions options) {
 
 Result<void> Store::start() {
   clock_ = std::make_unique<TouchClock>(*options_.clock);
-  NMC_ASSIGN_OR_RETURN(master_, MasterCore::create(options_, *clock_));
-  NMC_ASSIGN_OR_RETURN(const ClientFiles files, add_client());
-  NMC_ASSIGN_OR_RETURN(reader_, SharedStoreReader::open(files, *clock_));
+  NMC_ASSIGN_OR_RETURN(master_, MasterCore::create(core_options(options_), SharedFiles::in_memory(), *clock_));
+  NMC_RETURN_IF_ERROR(master_->mount("store", options_.dram_bytes, 0));
+  log_info("store: {} bytes in a memfd, gone with its last holder; {} index entries", options_.dram_bytes,
+           master_->index().entries_ready());
+  NMC_ASSIGN_OR_RETURN(ClientFiles files, add_client());
+  const std::uint32_t own = files.client;
+  NMC_ASSIGN_OR_RETURN(reader_, SharedStoreReader::open(std::move(files), *clock_));
   // Our own pins are the engine's: a miss would only make it compute what it holds. Others are held to a quarter.
-  master_->set_limbo_cap(options_.dram_bytes / 4, files.client);
+  master_->set_limbo_cap(options_.dram_bytes / 4, own);
   if (options_.disk_dir.empty()) return {};
   DiskLogOptions log;
   log.folder = options_.disk_dir;
@@ -71,13 +91,14 @@ Result<void> Store::start() {
 
 Result<ClientFiles> Store::add_client() {
   NMC_ASSIGN_OR_RETURN(const PinTable* table, master_->add_client(Clients::Kind::kUser));
-  return ClientFiles{table->client(), master_->index_fd(), master_->segment_fd(), table->fd()};
+  return master_->files_for(*table);
 }
 
 void Store::drop_client(std::uint32_t client) { master_->drop_client(client); }
 
 Result<Reservation> Store::reserve(ObjectClass object_class, std::size_t bytes) {
-  NMC_ASSIGN_OR_RETURN(const MasterCore::Space space, master_->reserve(object_class, bytes, reader_->pins().client()));
+  NMC_ASSIGN_OR_RETURN(const MasterCore::Space space,
+                       master_->reserve({object_class, bytes, reader_->pins().client()}));
   Reservation reservation;
   reservation.store_ = this;
   reservation.entry_ = space.entry;
@@ -240,7 +261,7 @@ std::size_t Store::probe_run(std::span<const std::string> keys) const {
 }
 
 bool Store::remove(std::string_view key) {
-  const bool was_there = master_->remove(key);
+  const bool was_there = master_->remove(key) == MasterCore::Removal::kRemoved;
   if (disk_ != nullptr) disk_->wait_removed(key);
   return was_there;
 }

@@ -196,8 +196,8 @@ class Store {
   StoreStats stats() const;
   const StoreOptions& options() const { return options_; }
 
-  // Lets another process read: a pin table of its own, and the files that SharedStoreReader::open maps. The fds are
-  // borrowed, valid until drop_client or the store's end.
+  // Lets another process read: a pin table of its own, and the files that SharedStoreReader::open maps. Segments are
+  // opened through this store, so in this process or a forked child.
   Result<ClientFiles> add_client();
   // The client is gone for good: what it had pinned no longer is.
   void drop_client(std::uint32_t client);

@@ -1,0 +1,249 @@
+// The part of MasterCore that goes on where a dead master stopped. Nothing but the shared files is believed, and of
+// them only what holds together: everything else is derived anew.
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "store/master_core.h"
+
+namespace nmc::store {
+namespace {
+
+// The N of "<prefix>N".
+std::optional<std::uint32_t> number_after(std::string_view prefix, std::string_view name) {
+  std::uint32_t number = 0;
+  if (!name.starts_with(prefix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MasterCore>> MasterCore::adopt(const CoreOptions& options, SharedFiles files, TouchClock& clock,
+                                                      Adopted* adopted) {
+  NMC_REQUIRE(options.block_bytes == 0);
+  NMC_ASSIGN_OR_RETURN(UniqueFd fd, files.open(IndexWriter::kFileName));
+  NMC_ASSIGN_OR_RETURN(IndexWriter index, IndexWriter::adopt(std::move(fd)));
+  std::unique_ptr<MasterCore> core(new MasterCore(options, std::move(files), clock, std::move(index)));
+  MutexLock lock(core->mutex_);
+  core->adopt_clients_locked();
+  NMC_RETURN_IF_ERROR(core->clients_.reserve(core->index_.view().entries_ready()));
+  NMC_RETURN_IF_ERROR(core->adopt_segments_locked());
+  Adopted counted;
+  core->adopt_entries_locked(counted);
+  counted.clients = core->clients_.all().size();
+  for (const auto& segment : core->segments_) counted.segments += segment != nullptr ? 1 : 0;
+  if (adopted != nullptr) *adopted = counted;
+  return core;
+}
+
+void MasterCore::adopt_clients_locked() {
+  for (const std::string& name : files_.names()) {
+    const auto number = number_after("pins.", name);
+    if (!number) continue;
+    auto table = [&]() -> Result<PinTable> {
+      NMC_ASSIGN_OR_RETURN(UniqueFd fd, files_.open(name));
+      return PinTable::open(std::move(fd), index_.view().boot_id());
+    }();
+    if (table && table->client() == *number && table->entry_count() == index_.view().entry_count() &&
+        table->locked_by_another()) {
+      clients_.adopt(*std::move(table));
+    } else {
+      files_.remove(name);
+    }
+  }
+}
+
+Result<void> MasterCore::adopt_segments_locked() {
+  for (const std::string& name : files_.names()) {
+    const auto number = number_after("segment.", name);
+    if (!number) continue;
+    const std::uint64_t word = index_.view().segment_word(*number);
+    auto segment = [&]() -> Result<Segment> {
+      NMC_ASSIGN_OR_RETURN(UniqueFd fd, files_.open(name));
+      return Segment::open(std::move(fd), {index_.view().boot_id(), *number, word >> 1});
+    }();
+    if (!segment) {
+      log_warning("store: {} is of no use, removing it: {}", name, segment.error().message);
+      files_.remove(name);
+      continue;
+    }
+    const std::string called = segment->name();
+    auto mounted = std::make_unique<MountedSegment>(*std::move(segment), 0, called, word >> 1, positions_);
+    mounted->mounted = (word & 1) != 0;
+    NMC_RETURN_IF_ERROR(set_segment_locked(*number, std::move(mounted)));
+  }
+  for (std::uint32_t number = 0; number < kSegmentsMax; ++number) {
+    const std::uint64_t word = index_.view().segment_word(number);
+    const bool here = number < segments_.size() && segments_[number] != nullptr;
+    if ((word & 1) != 0 && !here) index_.set_segment_word(number, ((word >> 1) + 1) << 1);  // its file is gone
+  }
+  return {};
+}
+
+// What the entry says it takes of the segments; false when that can't be.
+bool MasterCore::ranges_of_locked(std::uint32_t number, std::vector<Range>& ranges) {
+  const IndexEntry& entry = index_.entry(number);
+  const EntryMeta meta = unpack_meta(entry.meta.load(std::memory_order_relaxed));
+  const auto add = [&](std::uint64_t location, std::uint64_t bytes, bool is_key) NMC_NO_THREAD_SAFETY {
+    const Location at = unpack_location(location);
+    if (at.segment >= segments_.size() || segments_[at.segment] == nullptr) return false;
+    const std::uint64_t capacity = segments_[at.segment]->space.capacity();
+    if (bytes == 0 || bytes > capacity || at.offset % OffsetAllocator::kAlignment != 0) return false;
+    const std::uint64_t taken = OffsetAllocator::round_up(bytes);
+    if (at.offset > capacity || taken > capacity - at.offset) return false;
+    ranges.push_back({at.segment, at.offset, taken, number, is_key});
+    return true;
+  };
+  if (meta.object_class >= kClasses) return false;
+  if (!add(entry.location.load(std::memory_order_relaxed), entry.size.load(std::memory_order_relaxed), false))
+    return false;
+  if (state_of(entry.commit.load(std::memory_order_relaxed)) == EntryState::kReserved) return true;
+  if (meta.key_bytes == 0 || meta.key_bytes > kKeyBytesMax) return false;
+  if (meta.key_bytes <= kInlineKeyBytes) return true;
+  const std::uint64_t key_at = entry.key[0].load(std::memory_order_relaxed);
+  return unpack_location(key_at).segment == ranges.back().segment && add(key_at, meta.key_bytes, true);
+}
+
+// Whether a sound entry lives on: a reservation while its owner does, a dying object while somebody has it pinned.
+bool MasterCore::still_wanted_locked(std::uint32_t number) {
+  const IndexEntry& entry = index_.entry(number);
+  switch (state_of(entry.commit.load(std::memory_order_relaxed))) {
+    case EntryState::kFree: return false;
+    case EntryState::kReserved:
+      return clients_.find(static_cast<std::uint32_t>(entry.owner.load(std::memory_order_relaxed))) != nullptr;
+    case EntryState::kCommitted: return true;
+    case EntryState::kDying: return !Pins::may_free(clients_.words_of(number));
+  }
+  return false;
+}
+
+void MasterCore::adopt_entries_locked(Adopted& adopted) {
+  const std::uint32_t ready = index_.view().entries_ready();
+  std::vector<Range> ranges;
+  std::vector<bool> kept(ready), damaged(ready);
+  for (std::uint32_t number = 0; number < ready; ++number) {
+    const std::uint64_t word = index_.entry(number).commit.load(std::memory_order_relaxed);
+    next_generation_ = std::max(next_generation_, generation_of(word) + 1);
+    if (!still_wanted_locked(number)) continue;
+    std::vector<Range> own;
+    kept[number] = ranges_of_locked(number, own);
+    damaged[number] = !kept[number];
+    if (kept[number]) ranges.insert(ranges.end(), own.begin(), own.end());
+  }
+
+  const auto before = [](const Range& a, const Range& b) {
+    return std::pair(a.segment, a.offset) < std::pair(b.segment, b.offset);
+  };
+  std::sort(ranges.begin(), ranges.end(), before);
+  for (std::size_t i = 0, reaches = 0; i < ranges.size(); ++i) {  // `reaches`: of those before, the one that ends last
+    const Range& last = ranges[reaches];
+    if (i > 0 && last.segment == ranges[i].segment && last.offset + last.bytes > ranges[i].offset) {
+      for (const std::uint32_t entry : {last.entry, ranges[i].entry}) damaged[entry] = true, kept[entry] = false;
+    }
+    if (last.segment != ranges[i].segment || ranges[i].offset + ranges[i].bytes >= last.offset + last.bytes)
+      reaches = i;
+  }
+  std::erase_if(ranges, [&](const Range& range) { return !kept[range.entry]; });
+  restore_places_locked(ranges);
+
+  for (std::uint32_t number = ready; number-- > 0;) {
+    if (kept[number]) continue;
+    adopted.dropped_entries += damaged[number] ? 1 : 0;
+    Pins::set_free(index_.entry(number).commit);
+    index_.give_entry(number);
+  }
+  const std::vector<std::uint32_t> committed = committed_once_locked();
+  index_.restore_slots(committed);
+  adopted.objects = committed.size();
+  adopted.reservations = counters_.reservations;
+  if (adopted.dropped_entries > 0)
+    log_warning("store: {} index entries were damaged and are dropped", adopted.dropped_entries);
+}
+
+// Holdings for the entries of these ranges, which are sound and apart from each other.
+void MasterCore::restore_places_locked(std::vector<Range>& ranges) {
+  for (auto begin = ranges.begin(); begin != ranges.end();) {
+    const std::uint16_t number = begin->segment;
+    const auto end = std::find_if(begin, ranges.end(), [&](const Range& range) { return range.segment != number; });
+    std::vector<OffsetAllocator::Range> taken;
+    for (auto range = begin; range != end; ++range) taken.push_back({range->offset, range->bytes, range->entry});
+    MountedSegment& segment = *segments_[number];
+    const std::vector<Place> places = segment.space.restore(taken);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const Range& range = begin[static_cast<std::ptrdiff_t>(i)];
+      Holding& holding = holdings_[range.entry];
+      if (range.is_key) {
+        holding.key = places[i];
+        continue;
+      }
+      const IndexEntry& entry = index_.entry(range.entry);
+      holding.placed = {number, places[i]};
+      holding.object_class =
+          static_cast<ObjectClass>(unpack_meta(entry.meta.load(std::memory_order_relaxed)).object_class);
+      holding.state = state_of(entry.commit.load(std::memory_order_relaxed));
+      ++segment.entries;
+      if (holding.object_class == ObjectClass::kTail) tail_bytes_ += places[i].bytes;
+      if (holding.state == EntryState::kReserved) {
+        ++counters_.reservations;
+        if (holding.object_class == ObjectClass::kBlock) ++counters_.blocks_reserved;
+      }
+      if (holding.state == EntryState::kDying) {
+        limbo_.push_back(range.entry);
+        counters_.limbo_bytes += places[i].bytes;
+      }
+    }
+    begin = end;
+  }
+}
+
+// The committed entries that stay, each in its order. Of two with one key, as a master leaves them that dies while one
+// takes the other's place, the newer one stays. One whose key isn't what its hash says goes.
+std::vector<std::uint32_t> MasterCore::committed_once_locked() {
+  struct Committed {
+    std::uint64_t hash, generation;
+    std::uint32_t entry;
+  };
+  std::vector<Committed> all;
+  for (std::uint32_t number = 0; number < holdings_.size(); ++number) {
+    Holding& holding = holdings_[number];
+    if (holding.state != EntryState::kCommitted) continue;
+    const IndexEntry& entry = index_.entry(number);
+    const std::uint8_t flags = unpack_meta(entry.meta.load(std::memory_order_relaxed)).flags;
+    holding.order = (flags & kHardPinned) != 0   ? kNoOrder
+                    : (flags & kSoftPinned) != 0 ? kSoftOrder
+                                                 : static_cast<std::uint8_t>(holding.object_class);
+    ++counters_.objects;
+    if (holding.object_class == ObjectClass::kBlock) ++counters_.blocks_cached;
+    all.push_back({entry.key_hash.load(std::memory_order_relaxed),
+                   generation_of(entry.commit.load(std::memory_order_relaxed)), number});
+  }
+  // Uses that nobody remembers: then the older object goes first.
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.generation < b.generation; });
+  for (const Committed& one : all) {
+    const std::uint8_t order = holdings_[one.entry].order;
+    if (order != kNoOrder) segment_of(one.entry).orders[order].insert(one.entry, last_use_locked(one.entry));
+  }
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.hash < b.hash; });
+  std::vector<std::uint32_t> kept;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::string key = key_of_locked(all[i].entry);
+    bool superseded = false;
+    for (std::size_t later = i + 1; later < all.size() && all[later].hash == all[i].hash; ++later)
+      superseded = superseded || key_equals_locked(all[later].entry, key);
+    if (!superseded && checksum64(key) == all[i].hash && segment_of(all[i].entry).mounted) {
+      kept.push_back(all[i].entry);
+      continue;
+    }
+    Pins::begin_dying(index_.entry(all[i].entry).commit);
+    bury_locked(all[i].entry);
+  }
+  return kept;
+}
+
+}  // namespace nmc::store

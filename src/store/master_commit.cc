@@ -1,0 +1,187 @@
+// The committing half of MasterCore: how a reservation becomes an object under a key, and how a key loses it.
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/failpoint.h"
+#include "base/hash.h"
+#include "store/master_core.h"
+
+namespace nmc::store {
+
+Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
+  MutexLock lock(mutex_);
+  const std::uint32_t number = commit.entry;
+  IndexEntry& entry = index_.entry(number);
+  NMC_REQUIRE(
+      entry.commit.load(std::memory_order_relaxed) == make_commit_word(commit.generation, EntryState::kReserved),
+      "entry={} generation={}", number, commit.generation);
+  if (auto injected = failpoint("store.commit")) return Failure(*std::move(injected));
+  if (commit.key.empty() || commit.key.size() > kKeyBytesMax) {
+    return invalid_argument("store: a key of {} bytes, expected 1 to {}", commit.key.size(), kKeyBytesMax);
+  }
+  if (!segment_of(number).mounted) return unavailable("store: segment {} was unmounted", segment_of(number).name);
+  if (commit.restore_cancelled != nullptr && commit.restore_cancelled->load(std::memory_order_relaxed)) {
+    return cancelled("store: removed while it was restored");
+  }
+  const std::uint64_t hash = checksum64(commit.key);
+  if (const auto winner = find_locked(commit.key, hash); winner && !commit.replace) {
+    Held held{*winner, generation_of(index_.entry(*winner).commit.load(std::memory_order_relaxed))};
+    if (commit.pin_for != nullptr && !pin_locked(commit.key, hash, *commit.pin_for, commit.stamp))
+      return resource_exhausted("store: an object has the most pins that one client can hold");
+    abort_locked(number);
+    ++counters_.commit_duplicates;
+    return held;
+  }
+  NMC_RETURN_IF_ERROR(write_key_locked(number, commit.key, hash));
+  // Looked up after the key has its room, which may have cost an object.
+  const auto replaced = find_locked(commit.key, hash);
+
+  Holding& holding = holdings_[number];
+  EntryMeta meta = {static_cast<std::uint16_t>(commit.key.size()), static_cast<std::uint8_t>(holding.object_class), 0,
+                    0};
+  if (commit.checksum) meta.flags |= kChecksumValid;
+  if (commit.soft_pin) meta.flags |= kSoftPinned;
+  if (commit.hard_pin) meta.flags |= kHardPinned;
+  entry.checksum.store(commit.checksum.value_or(0), std::memory_order_release);
+  entry.meta.store(pack_meta(meta), std::memory_order_release);
+  index_.add_slot(hash, number);
+  Pins::publish(entry.commit);
+  if (commit.pin_for != nullptr) {
+    const std::uint64_t committed = entry.commit.load(std::memory_order_relaxed);
+    NMC_ASSERT(Pins::pin(entry.commit, committed, commit.pin_for->word(number), commit.stamp), "entry={}", number);
+  }
+  // Both were found for a moment, either a right answer; from here on only the new one is.
+  if (replaced) retire_locked(*replaced);
+
+  holding.state = EntryState::kCommitted;
+  holding.order = commit.hard_pin   ? kNoOrder
+                  : commit.soft_pin ? kSoftOrder
+                                    : static_cast<std::uint8_t>(holding.object_class);
+  if (holding.order != kNoOrder) segment_of(number).orders[holding.order].insert(number, commit.stamp);
+  --counters_.reservations;
+  ++counters_.commits;
+  ++counters_.objects;
+  if (holding.object_class == ObjectClass::kBlock) {
+    --counters_.blocks_reserved;
+    ++counters_.blocks_cached;
+  }
+  if (observer_ != nullptr && commit.restore_cancelled == nullptr) {
+    observer_->on_commit(number, commit.generation, holding.object_class, commit.key);
+  }
+  return Held{number, commit.generation};
+}
+
+Result<void> MasterCore::write_key_locked(std::uint32_t number, std::string_view key, std::uint64_t hash) {
+  IndexEntry& entry = index_.entry(number);
+  entry.key_hash.store(hash, std::memory_order_release);
+  if (key.size() > kInlineKeyBytes) {
+    const std::uint16_t segment = holdings_[number].placed.segment;
+    NMC_ASSIGN_OR_RETURN(const Placed placed, place_bytes_locked(key.size(), number, std::span(&segment, 1)));
+    const std::uint64_t offset = placed.place.offset;
+    std::memcpy(segments_[segment]->segment.bytes(offset, key.size()).data(), key.data(), key.size());
+    entry.key[0].store(pack_location({segment, offset}), std::memory_order_release);
+    holdings_[number].key = placed.place;
+    return {};
+  }
+  std::array<std::uint64_t, kInlineKeyWords> words{};
+  std::memcpy(words.data(), key.data(), key.size());
+  for (std::size_t i = 0; i < words.size(); ++i) entry.key[i].store(words[i], std::memory_order_release);
+  return {};
+}
+
+std::string MasterCore::key_of_locked(std::uint32_t number) {
+  const IndexEntry& entry = index_.entry(number);
+  std::string key(unpack_meta(entry.meta.load(std::memory_order_relaxed)).key_bytes, 0);
+  if (const std::optional<Place>& place = holdings_[number].key) {
+    std::memcpy(key.data(), segment_of(number).segment.bytes(place->offset, key.size()).data(), key.size());
+    return key;
+  }
+  std::array<std::uint64_t, kInlineKeyWords> words;
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = entry.key[i].load(std::memory_order_relaxed);
+  std::memcpy(key.data(), words.data(), key.size());
+  return key;
+}
+
+bool MasterCore::key_equals_locked(std::uint32_t number, std::string_view key) {
+  const IndexEntry& entry = index_.entry(number);
+  if (!entry_may_hold(entry, key, entry.key_hash.load(std::memory_order_relaxed))) return false;
+  const std::optional<Place>& place = holdings_[number].key;
+  return !place ||
+         std::memcmp(segment_of(number).segment.bytes(place->offset, key.size()).data(), key.data(), key.size()) == 0;
+}
+
+std::optional<std::uint32_t> MasterCore::find_locked(std::string_view key, std::uint64_t hash) {
+  std::optional<std::uint32_t> found;
+  index_.view().probe(hash, [&](std::uint32_t number) NMC_NO_THREAD_SAFETY {
+    if (holdings_[number].state != EntryState::kCommitted || !key_equals_locked(number, key)) return false;
+    found = number;
+    return true;
+  });
+  return found;
+}
+
+std::optional<MasterCore::Held> MasterCore::pin_locked(std::string_view key, std::uint64_t hash,
+                                                       const PinTable& pin_for, std::uint64_t stamp) {
+  const auto number = find_locked(key, hash);
+  if (!number) return std::nullopt;
+  const IndexEntry& entry = index_.entry(*number);
+  const std::uint64_t seen = entry.commit.load(std::memory_order_relaxed);
+  if (!Pins::pin(entry.commit, seen, pin_for.word(*number), stamp)) return std::nullopt;
+  return Held{*number, generation_of(seen)};
+}
+
+std::optional<MasterCore::Held> MasterCore::pin(std::string_view key, const PinTable& pin_for, std::uint64_t stamp) {
+  MutexLock lock(mutex_);
+  return pin_locked(key, checksum64(key), pin_for, stamp);
+}
+
+// ---- removing ----
+
+std::uint64_t MasterCore::last_use_locked(std::uint32_t entry) {
+  const std::uint64_t generation = generation_of(index_.entry(entry).commit.load(std::memory_order_relaxed));
+  return std::max(holdings_[entry].last_read, clients_.newest_touch(entry, generation, clock_.ticks()));
+}
+
+bool MasterCore::leased_locked(std::uint32_t entry) {
+  if (options_.lease == Nanos{0}) return false;
+  const std::uint64_t used = last_use_locked(entry);
+  return used != 0 && used > ticks_ago_locked(options_.lease);
+}
+
+MasterCore::Removal MasterCore::remove(std::string_view key, bool force) {
+  MutexLock lock(mutex_);
+  const auto number = find_locked(key, checksum64(key));
+  if (number && !force && leased_locked(*number)) return Removal::kLeased;
+  if (number) retire_locked(*number);
+  const bool below = observer_ != nullptr && observer_->on_remove(key);
+  if (!number && !below) return Removal::kAbsent;
+  ++counters_.removes;
+  return Removal::kRemoved;
+}
+
+std::size_t MasterCore::remove_if(const std::function<bool(std::string_view)>& wanted, bool force) {
+  MutexLock lock(mutex_);
+  std::size_t removed = 0;
+  for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
+    if (holdings_[entry].state != EntryState::kCommitted || (!force && leased_locked(entry))) continue;
+    const std::string key = key_of_locked(entry);
+    if (!wanted(key)) continue;
+    retire_locked(entry);
+    if (observer_ != nullptr) observer_->on_remove(key);
+    ++removed;
+  }
+  counters_.removes += removed;
+  return removed;
+}
+
+std::vector<std::string> MasterCore::keys() {
+  MutexLock lock(mutex_);
+  std::vector<std::string> keys;
+  for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
+    if (holdings_[entry].state == EntryState::kCommitted) keys.push_back(key_of_locked(entry));
+  }
+  return keys;
+}
+
+}  // namespace nmc::store

@@ -1,0 +1,218 @@
+// The master's rules beyond what the embedded store uses: several segments, pins by wish, leases, replacement.
+#include "store/master_core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "store/master_test_support.h"
+
+namespace nmc::store {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::Optional;
+using testing::TestMaster;
+using ::testing::UnorderedElementsAre;
+
+TEST(MasterSegments, ObjectsGoToThePreferredOneElseToTheEmptiest) {
+  TestMaster master;
+  master.mount("a", 4096);
+  master.mount("b", 8192);
+  const std::vector<std::string> a = {"a"}, unknown = {"nowhere"};
+  EXPECT_EQ(master.reserve(std::string(64, 'x'))->at.segment, 1);
+  EXPECT_EQ(master.reserve(std::string(64, 'x'), {.preferred = a})->at.segment, 0);
+  EXPECT_EQ(master.reserve(std::string(64, 'x'), {.preferred = unknown})->at.segment, 1);
+  const std::vector<std::uint16_t> not_b = {1}, none = {0, 1};
+  EXPECT_EQ(master.reserve(std::string(64, 'x'), {.avoid = not_b})->at.segment, 0);
+  EXPECT_EQ(master.reserve(std::string(64, 'x'), {.avoid = none}).error().code, ErrorCode::kResourceExhausted);
+  EXPECT_EQ(master.reserve(std::string(4096, 'x'), {.preferred = a})->at.segment, 1);  // "a" has no such piece free
+}
+
+TEST(MasterSegments, WithoutAnyThereIsNoRoom) {
+  TestMaster master;
+  EXPECT_EQ(master.reserve("x").error().code, ErrorCode::kResourceExhausted);
+}
+
+TEST(MasterSegments, NamesOfMountedOnesAreUnique) {
+  TestMaster master;
+  const std::uint32_t first = master.mount("a", 4096);
+  EXPECT_EQ(master.core().mount("a", 4096, 0).error().code, ErrorCode::kAlreadyExists);
+  ASSERT_TRUE(master.core().unmount(first));
+  EXPECT_TRUE(master.core().mount("a", 4096, 0));
+}
+
+TEST(MasterSegments, TooLargeForTheMachineIsRefusedAndLeavesNothing) {
+  TestMaster master;
+  for (const std::uint64_t bytes : {std::uint64_t{1} << 46, std::uint64_t{1} << 62})
+    EXPECT_EQ(master.core().mount("a", bytes, 0).error().code, ErrorCode::kResourceExhausted) << bytes;
+  EXPECT_THAT(master.core().segments(), ::testing::IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(master.path() / "segment.0"));
+  EXPECT_TRUE(master.core().mount("a", 4096, 0));
+}
+
+TEST(MasterSegments, UnmountedTakesItsObjectsAlongButNotWhatIsPinned) {
+  TestMaster master;
+  const std::uint32_t number = master.mount("a", 4096);
+  ASSERT_TRUE(master.put("k", "value"));
+  ASSERT_TRUE(master.put("other", "other"));
+  std::optional<Pin> pin = master.reader().lookup("k");
+  const std::string_view bytes(reinterpret_cast<const char*>(pin->bytes().data()), pin->bytes().size());
+  ASSERT_TRUE(master.core().unmount(number));
+  EXPECT_EQ(master.get("k"), std::nullopt);
+  EXPECT_EQ(bytes, "value");
+  EXPECT_EQ(master.stats().objects, 0u);
+  EXPECT_FALSE(master.core().segments().front().mounted);
+  EXPECT_EQ(master.core().unmount(number).error().code, ErrorCode::kNotFound);
+  // Another one while the first drains: another number. Once it is drained its number has another life.
+  EXPECT_NE(master.mount("a", 4096), number);
+  pin.reset();
+  EXPECT_EQ(master.stats().limbo_bytes, 0u);
+  EXPECT_EQ(master.core().segments().size(), 1u);
+  EXPECT_EQ(master.mount("b", 8192), number);
+  const std::vector<std::string> b = {"b"};
+  ASSERT_TRUE(master.put("k", "new value", {}, {.preferred = b}));
+  EXPECT_THAT(master.get("k"), Optional(std::string("new value")));
+  master.reader().drop_stale_segments();
+  EXPECT_THAT(master.get("k"), Optional(std::string("new value")));
+}
+
+TEST(MasterSegments, AReservationInAnUnmountedOneIsNotCommitted) {
+  TestMaster master;
+  const std::uint32_t number = master.mount("a", 4096);
+  const auto space = master.reserve("value").value();
+  ASSERT_TRUE(master.core().unmount(number));
+  EXPECT_EQ(master.commit(space, "k").error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(master.get("k"), std::nullopt);
+  EXPECT_EQ(master.core().segments().size(), 1u);
+  master.core().abort(space.entry, space.generation);
+  EXPECT_THAT(master.core().segments(), ::testing::IsEmpty());
+}
+
+TEST(MasterSegments, EvictionMakesRoomWhereItIsNeeded) {
+  TestMaster master;
+  master.mount("a", 1024);
+  master.mount("b", 1024);
+  const std::vector<std::string> a = {"a"};
+  const std::vector<std::uint16_t> not_a = {0};
+  for (int i = 0; i < 16; ++i)
+    ASSERT_TRUE(master.put("a" + std::to_string(i), std::string(64, 'a'), {}, {.preferred = a}));
+  for (int i = 0; i < 16; ++i)
+    ASSERT_TRUE(master.put("b" + std::to_string(i), std::string(64, 'b'), {}, {.avoid = not_a}));
+  ASSERT_TRUE(master.put("new", std::string(64, 'n'), {}, {.avoid = not_a}));  // must lie in b, though a's are older
+  EXPECT_TRUE(master.get("a0"));
+  EXPECT_FALSE(master.get("b0"));
+  ASSERT_TRUE(master.put("newer", std::string(64, 'n')));
+  EXPECT_FALSE(master.get("a1"));  // a0 was read meanwhile
+}
+
+TEST(MasterIndex, GrowsBeforeItEvicts) {
+  TestMaster master({.entries = {4, 64}});
+  master.mount("a", 64 * 64);
+  for (int i = 0; i < 64; ++i) ASSERT_TRUE(master.put("k" + std::to_string(i), "v" + std::to_string(i)));
+  EXPECT_EQ(master.stats().evicted_objects, 0u);
+  EXPECT_EQ(master.stats().index_entries, 64u);
+  for (int i = 0; i < 64; ++i) EXPECT_THAT(master.get("k" + std::to_string(i)), Optional("v" + std::to_string(i)));
+  ASSERT_TRUE(master.put("one more", "v"));
+  EXPECT_EQ(master.stats().evicted_objects, 1u);
+}
+
+TEST(MasterRemoval, ALeaseHoldsWhatWasReadUntilItEndsOrIsForced) {
+  TestMaster master({.lease = 3s});
+  master.mount("a", 4096);
+  using Removal = MasterCore::Removal;
+  ASSERT_TRUE(master.put("k", "v"));
+  EXPECT_EQ(master.core().remove("never", false), Removal::kAbsent);
+  EXPECT_EQ(master.core().remove("k", false), Removal::kRemoved);  // putting is not reading
+  ASSERT_TRUE(master.put("k", "v"));
+  EXPECT_TRUE(master.get("k"));
+  master.time().advance(2999ms);
+  EXPECT_EQ(master.core().remove("k", false), Removal::kLeased);
+  master.time().advance(2ms);
+  EXPECT_EQ(master.core().remove("k", false), Removal::kRemoved);
+  ASSERT_TRUE(master.put("k", "v"));
+  EXPECT_TRUE(master.get("k"));
+  EXPECT_EQ(master.core().remove("k", true), Removal::kRemoved);
+  EXPECT_EQ(master.core().remove("k", true), Removal::kAbsent);
+}
+
+TEST(MasterRemoval, TheLeaseOfAReaderThatIsGoneStillHolds) {
+  TestMaster master({.lease = 3s});
+  master.mount("a", 4096);
+  ASSERT_TRUE(master.put("k", "v"));
+  const PinTable* table = master.core().add_client(Clients::Kind::kUser).value();
+  const std::uint32_t client = table->client();
+  {
+    auto other = SharedStoreReader::open(master.core().files_for(*table).value(), master.clock()).value();
+    EXPECT_TRUE(other->lookup("k"));
+  }
+  master.core().drop_client(client);
+  EXPECT_FALSE(std::filesystem::exists(master.path() / Clients::file_name(client)));
+  EXPECT_EQ(master.core().remove("k", false), MasterCore::Removal::kLeased);
+  master.time().advance(4s);
+  EXPECT_EQ(master.core().remove("k", false), MasterCore::Removal::kRemoved);
+}
+
+TEST(MasterRemoval, ByPredicateSparesLeasedOnes) {
+  TestMaster master({.lease = 3s});
+  master.mount("a", 4096);
+  for (const char* key : {"x1", "x2", "y1"}) ASSERT_TRUE(master.put(key, "v"));
+  ASSERT_TRUE(master.put(std::string(200, 'x'), "v"));  // a key too long for its entry
+  EXPECT_TRUE(master.get("x1"));
+  const auto with_x = [](std::string_view key) { return key.starts_with("x"); };
+  EXPECT_EQ(master.core().remove_if(with_x, false), 2u);
+  EXPECT_THAT(master.core().keys(), UnorderedElementsAre("x1", "y1"));
+  EXPECT_EQ(master.core().remove_if(with_x, true), 1u);
+  EXPECT_THAT(master.core().keys(), ElementsAre("y1"));
+}
+
+TEST(MasterCommit, TheFirstOneKeepsTheKeyUnlessTheNextReplacesIt) {
+  TestMaster master;
+  master.mount("a", 4096);
+  const auto first = master.put("k", "first").value();
+  EXPECT_EQ(master.put("k", "second")->generation, first.generation);
+  EXPECT_THAT(master.get("k"), Optional(std::string("first")));
+  std::optional<Pin> old = master.reader().lookup("k");
+  const auto replaced = master.put("k", "the third", {.replace = true}).value();
+  EXPECT_NE(replaced.generation, first.generation);
+  EXPECT_THAT(master.get("k"), Optional(std::string("the third")));
+  EXPECT_EQ(old->bytes().size(), 5u);  // who held it still does
+  EXPECT_EQ(master.stats().objects, 1u);
+  EXPECT_EQ(master.stats().reservations, 0u);
+  EXPECT_EQ(master.stats().used_bytes, 128u);
+  old.reset();
+  EXPECT_EQ(master.stats().limbo_bytes, 0u);
+  EXPECT_EQ(master.stats().used_bytes, 64u);
+}
+
+TEST(MasterEviction, SoftPinnedGoLastAndHardPinnedNever) {
+  TestMaster master({.soft_pin_lifetime = 60s});
+  master.mount("a", 4 * 64);
+  ASSERT_TRUE(master.put("hard", "v", {.hard_pin = true}));
+  ASSERT_TRUE(master.put("soft", "v", {.soft_pin = true}));
+  ASSERT_TRUE(master.put("plain1", "v"));
+  ASSERT_TRUE(master.put("plain2", "v"));
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_TRUE(master.put("new" + std::to_string(i), "v"));
+    EXPECT_THAT(master.core().keys(), ::testing::IsSupersetOf({"hard", "soft"})) << i;
+  }
+  // Its time is over: it goes like any other.
+  master.time().advance(61s);
+  ASSERT_TRUE(master.put("later", "v"));
+  EXPECT_FALSE(master.get("soft"));
+  // All that is left to take is soft-pinned.
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(master.put("s" + std::to_string(i), "v", {.soft_pin = true}));
+  ASSERT_TRUE(master.put("s3", "v", {.soft_pin = true}));
+  EXPECT_THAT(master.core().keys(), UnorderedElementsAre("hard", "s1", "s2", "s3"));
+}
+
+TEST(MasterEviction, SoftPinnedStayWhereThatIsTheRule) {
+  TestMaster master({.evict_soft_pinned = false});
+  master.mount("a", 2 * 64);
+  ASSERT_TRUE(master.put("soft1", "v", {.soft_pin = true}));
+  ASSERT_TRUE(master.put("soft2", "v", {.soft_pin = true}));
+  EXPECT_EQ(master.put("k", "v").error().code, ErrorCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace nmc::store
