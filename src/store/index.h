@@ -39,6 +39,19 @@ inline constexpr std::uint32_t kIndexEntriesMax = std::uint32_t{1} << 28;
 inline constexpr std::size_t kSegmentsMax = 1024;
 inline constexpr std::uint32_t kSlotTablesMax = 48;
 
+enum class SegmentState : std::uint64_t {
+  kLeaving = 0,  // what is in it is pinned still, or nothing is
+  kMounted = 1,
+  kParked = 2,  // its owner died: its objects aren't found, until another owner takes it over
+};
+constexpr std::uint64_t make_segment_word(std::uint64_t incarnation, SegmentState state) {
+  return incarnation << 2 | static_cast<std::uint64_t>(state);
+}
+constexpr std::uint64_t incarnation_of(std::uint64_t segment_word) { return segment_word >> 2; }
+constexpr SegmentState segment_state_of(std::uint64_t segment_word) {
+  return static_cast<SegmentState>(segment_word & 3);
+}
+
 struct IndexHeader {
   std::array<char, 8> magic;
   std::uint32_t version;
@@ -55,8 +68,8 @@ struct IndexHeader {
   SharedWord entries_ready;           // entries below have memory; only grows
   SharedWord epoch;                   // of the master that writes now
   std::array<std::byte, 4096 - 88> padding;
-  // By segment number: incarnation << 1 | 1 while it is mounted. A number's next incarnation begins when nothing of the
-  // last one is pinned any more.
+  // By segment number: incarnation << 2 | SegmentState. A number's next incarnation begins when nothing of the last one
+  // is pinned any more.
   std::array<SharedWord, kSegmentsMax> segments;
 };
 static_assert(offsetof(IndexHeader, table_word) == 64 && offsetof(IndexHeader, segments) == 4096);

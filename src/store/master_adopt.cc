@@ -66,7 +66,7 @@ Result<void> MasterCore::adopt_segments_locked() {
     const std::uint64_t word = index_.view().segment_word(*number);
     auto segment = [&]() -> Result<Segment> {
       NMC_ASSIGN_OR_RETURN(UniqueFd fd, files_.open(name));
-      return Segment::open(std::move(fd), {index_.view().boot_id(), *number, word >> 1});
+      return Segment::open(std::move(fd), {index_.view().boot_id(), *number, incarnation_of(word)});
     }();
     if (!segment) {
       log_warning("store: {} is of no use, removing it: {}", name, segment.error().message);
@@ -74,14 +74,15 @@ Result<void> MasterCore::adopt_segments_locked() {
       continue;
     }
     const std::string called = segment->name();
-    auto mounted = std::make_unique<MountedSegment>(*std::move(segment), 0, called, word >> 1, positions_);
-    mounted->mounted = (word & 1) != 0;
+    auto mounted = std::make_unique<MountedSegment>(*std::move(segment), 0, called, incarnation_of(word), positions_);
+    mounted->state = segment_state_of(word);
     NMC_RETURN_IF_ERROR(set_segment_locked(*number, std::move(mounted)));
   }
   for (std::uint32_t number = 0; number < kSegmentsMax; ++number) {
     const std::uint64_t word = index_.view().segment_word(number);
     const bool here = number < segments_.size() && segments_[number] != nullptr;
-    if ((word & 1) != 0 && !here) index_.set_segment_word(number, ((word >> 1) + 1) << 1);  // its file is gone
+    if (segment_state_of(word) != SegmentState::kLeaving && !here)  // its file is gone
+      index_.set_segment_word(number, make_segment_word(incarnation_of(word) + 1, SegmentState::kLeaving));
   }
   return {};
 }
@@ -159,7 +160,8 @@ void MasterCore::adopt_entries_locked(Adopted& adopted) {
     index_.give_entry(number);
   }
   const std::vector<std::uint32_t> committed = committed_once_locked();
-  index_.restore_slots(committed);
+  index_.restore_slots({});
+  for (const std::uint32_t entry : committed) list_locked(entry, last_use_locked(entry));
   adopted.objects = committed.size();
   adopted.reservations = counters_.reservations;
   if (adopted.dropped_entries > 0)
@@ -202,7 +204,7 @@ void MasterCore::restore_places_locked(std::vector<Range>& ranges) {
   }
 }
 
-// The committed entries that stay, each in its order. Of two with one key, as a master leaves them that dies while one
+// The committed entries to be found, oldest first. Of two with one key, as a master leaves them that dies while one
 // takes the other's place, the newer one stays. One whose key isn't what its hash says goes.
 std::vector<std::uint32_t> MasterCore::committed_once_locked() {
   struct Committed {
@@ -211,39 +213,33 @@ std::vector<std::uint32_t> MasterCore::committed_once_locked() {
   };
   std::vector<Committed> all;
   for (std::uint32_t number = 0; number < holdings_.size(); ++number) {
-    Holding& holding = holdings_[number];
-    if (holding.state != EntryState::kCommitted) continue;
+    if (holdings_[number].state != EntryState::kCommitted) continue;
     const IndexEntry& entry = index_.entry(number);
-    const std::uint8_t flags = unpack_meta(entry.meta.load(std::memory_order_relaxed)).flags;
-    holding.order = (flags & kHardPinned) != 0   ? kNoOrder
-                    : (flags & kSoftPinned) != 0 ? kSoftOrder
-                                                 : static_cast<std::uint8_t>(holding.object_class);
-    ++counters_.objects;
-    if (holding.object_class == ObjectClass::kBlock) ++counters_.blocks_cached;
     all.push_back({entry.key_hash.load(std::memory_order_relaxed),
                    generation_of(entry.commit.load(std::memory_order_relaxed)), number});
   }
-  // Uses that nobody remembers: then the older object goes first.
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.generation < b.generation; });
-  for (const Committed& one : all) {
-    const std::uint8_t order = holdings_[one.entry].order;
-    if (order != kNoOrder) segment_of(one.entry).orders[order].insert(one.entry, last_use_locked(one.entry));
-  }
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.hash < b.hash; });
-  std::vector<std::uint32_t> kept;
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.hash, a.generation) < std::pair(b.hash, b.generation);
+  });
+  std::vector<Committed> kept;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::string key = key_of_locked(all[i].entry);
     bool superseded = false;
     for (std::size_t later = i + 1; later < all.size() && all[later].hash == all[i].hash; ++later)
       superseded = superseded || key_equals_locked(all[later].entry, key);
-    if (!superseded && checksum64(key) == all[i].hash && segment_of(all[i].entry).mounted) {
-      kept.push_back(all[i].entry);
+    const SegmentState state = segment_of(all[i].entry).state;
+    if (!superseded && checksum64(key) == all[i].hash && state != SegmentState::kLeaving) {
+      if (state == SegmentState::kMounted) kept.push_back(all[i]);
       continue;
     }
     Pins::begin_dying(index_.entry(all[i].entry).commit);
     bury_locked(all[i].entry);
   }
-  return kept;
+  // Uses that nobody remembers: then the older object goes first.
+  std::sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) { return a.generation < b.generation; });
+  std::vector<std::uint32_t> entries;
+  for (const Committed& one : kept) entries.push_back(one.entry);
+  return entries;
 }
 
 }  // namespace nmc::store

@@ -165,6 +165,17 @@ TEST(MasterAdopt, LivingClientsKeepTheirPinsAndReservations) {
   EXPECT_EQ(master.stats().used_bytes, 64u);
 }
 
+TEST(MasterAdopt, AParkedSegmentStaysParked) {
+  TestMaster master;
+  const std::uint32_t number = master.mount("host:1", 4096, 5);
+  ASSERT_TRUE(master.put("k", "v"));
+  ASSERT_TRUE(master.core().park(number));
+  EXPECT_EQ(master.restart()->objects, 0u);
+  EXPECT_EQ(master.get("k"), std::nullopt);
+  EXPECT_EQ(master.mount("host:2", 4096, 6), number);
+  EXPECT_THAT(master.get("k"), Optional(std::string("v")));
+}
+
 TEST(MasterAdopt, AReplacementThatWasCutOffLeavesTheNewer) {
   TestMaster master;
   master.mount("a", 4096);

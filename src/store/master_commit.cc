@@ -12,15 +12,20 @@ namespace nmc::store {
 Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
   MutexLock lock(mutex_);
   const std::uint32_t number = commit.entry;
+  if (!is_reservation_locked(number, commit.generation, commit.client))
+    return permission_denied("store: no reservation {} of generation {} is the caller's", number, commit.generation);
   IndexEntry& entry = index_.entry(number);
-  NMC_REQUIRE(
-      entry.commit.load(std::memory_order_relaxed) == make_commit_word(commit.generation, EntryState::kReserved),
-      "entry={} generation={}", number, commit.generation);
   if (auto injected = failpoint("store.commit")) return Failure(*std::move(injected));
   if (commit.key.empty() || commit.key.size() > kKeyBytesMax) {
     return invalid_argument("store: a key of {} bytes, expected 1 to {}", commit.key.size(), kKeyBytesMax);
   }
-  if (!segment_of(number).mounted) return unavailable("store: segment {} was unmounted", segment_of(number).name);
+  if (segment_of(number).state != SegmentState::kMounted)
+    return unavailable("store: segment {} was unmounted", segment_of(number).name);
+  if (options_.reservation_lifetime != Nanos{0} &&
+      holdings_[number].reserved_at < ticks_ago_locked(options_.reservation_lifetime)) {
+    return permission_denied("store: reservation {} was to be committed within {} s", number,
+                             options_.reservation_lifetime / std::chrono::seconds(1));
+  }
   if (commit.restore_cancelled != nullptr && commit.restore_cancelled->load(std::memory_order_relaxed)) {
     return cancelled("store: removed while it was restored");
   }
@@ -45,31 +50,51 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
   if (commit.hard_pin) meta.flags |= kHardPinned;
   entry.checksum.store(commit.checksum.value_or(0), std::memory_order_release);
   entry.meta.store(pack_meta(meta), std::memory_order_release);
-  index_.add_slot(hash, number);
+  // The slot first: who sees the object committed must find it.
+  list_locked(number, commit.stamp);
   Pins::publish(entry.commit);
   if (commit.pin_for != nullptr) {
     const std::uint64_t committed = entry.commit.load(std::memory_order_relaxed);
     NMC_ASSERT(Pins::pin(entry.commit, committed, commit.pin_for->word(number), commit.stamp), "entry={}", number);
   }
-  // Both were found for a moment, either a right answer; from here on only the new one is.
-  if (replaced) retire_locked(*replaced);
-
   holding.state = EntryState::kCommitted;
-  holding.order = commit.hard_pin   ? kNoOrder
-                  : commit.soft_pin ? kSoftOrder
-                                    : static_cast<std::uint8_t>(holding.object_class);
-  if (holding.order != kNoOrder) segment_of(number).orders[holding.order].insert(number, commit.stamp);
   --counters_.reservations;
   ++counters_.commits;
-  ++counters_.objects;
-  if (holding.object_class == ObjectClass::kBlock) {
-    --counters_.blocks_reserved;
-    ++counters_.blocks_cached;
-  }
+  if (holding.object_class == ObjectClass::kBlock) --counters_.blocks_reserved;
+  // Both were found for a moment, either a right answer; from here on only the new one is.
+  if (replaced) retire_locked(*replaced);
   if (observer_ != nullptr && commit.restore_cancelled == nullptr) {
     observer_->on_commit(number, commit.generation, holding.object_class, commit.key);
   }
   return Held{number, commit.generation};
+}
+
+std::uint8_t MasterCore::order_for_locked(std::uint32_t number) {
+  const std::uint8_t flags = unpack_meta(index_.entry(number).meta.load(std::memory_order_relaxed)).flags;
+  if ((flags & kHardPinned) != 0) return kNoOrder;
+  if ((flags & kSoftPinned) != 0) return kSoftOrder;
+  return static_cast<std::uint8_t>(holdings_[number].object_class);
+}
+
+// To be found, counted and evicted from here on.
+void MasterCore::list_locked(std::uint32_t number, std::uint64_t stamp) {
+  index_.add_slot(index_.entry(number).key_hash.load(std::memory_order_relaxed), number);
+  Holding& holding = holdings_[number];
+  holding.listed = true;
+  holding.order = order_for_locked(number);
+  if (holding.order != kNoOrder) segment_of(number).orders[holding.order].insert(number, stamp);
+  ++counters_.objects;
+  if (holding.object_class == ObjectClass::kBlock) ++counters_.blocks_cached;
+}
+
+void MasterCore::unlist_locked(std::uint32_t number) {
+  index_.drop_slot(index_.entry(number).key_hash.load(std::memory_order_relaxed), number);
+  Holding& holding = holdings_[number];
+  holding.listed = false;
+  if (holding.order != kNoOrder) segment_of(number).orders[holding.order].erase(number);
+  holding.order = kNoOrder;
+  --counters_.objects;
+  if (holding.object_class == ObjectClass::kBlock) --counters_.blocks_cached;
 }
 
 Result<void> MasterCore::write_key_locked(std::uint32_t number, std::string_view key, std::uint64_t hash) {
@@ -164,7 +189,7 @@ std::size_t MasterCore::remove_if(const std::function<bool(std::string_view)>& w
   MutexLock lock(mutex_);
   std::size_t removed = 0;
   for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
-    if (holdings_[entry].state != EntryState::kCommitted || (!force && leased_locked(entry))) continue;
+    if (!holdings_[entry].listed || (!force && leased_locked(entry))) continue;
     const std::string key = key_of_locked(entry);
     if (!wanted(key)) continue;
     retire_locked(entry);
@@ -179,7 +204,7 @@ std::vector<std::string> MasterCore::keys() {
   MutexLock lock(mutex_);
   std::vector<std::string> keys;
   for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
-    if (holdings_[entry].state == EntryState::kCommitted) keys.push_back(key_of_locked(entry));
+    if (holdings_[entry].listed) keys.push_back(key_of_locked(entry));
   }
   return keys;
 }

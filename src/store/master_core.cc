@@ -77,7 +77,25 @@ void MasterCore::drop_client(std::uint32_t client) {
     holding.last_read = std::max(holding.last_read, TouchClock::widen(touch_of(word), now));
   }
   clients_.drop(client);
+  for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
+    if (holdings_[entry].state != EntryState::kReserved) continue;
+    if (static_cast<std::uint32_t>(index_.entry(entry).owner.load(std::memory_order_relaxed)) != client) continue;
+    abort_locked(entry);
+    ++counters_.aborts;
+  }
   sweep_limbo_locked();
+}
+
+const PinTable* MasterCore::find_client(std::uint32_t client) {
+  MutexLock lock(mutex_);
+  return clients_.find(client);
+}
+
+std::vector<std::uint32_t> MasterCore::clients() {
+  MutexLock lock(mutex_);
+  std::vector<std::uint32_t> numbers;
+  for (const auto& client : clients_.all()) numbers.push_back(client->table.client());
+  return numbers;
 }
 
 // ---- segments ----
@@ -99,21 +117,56 @@ Result<std::uint32_t> MasterCore::mount(std::string_view name, std::uint64_t byt
     return invalid_argument("store: a segment's name of {} bytes, expected 1 to {}", name.size(),
                             Segment::kNameBytesMax);
   MutexLock lock(mutex_);
-  std::uint32_t number = 0;
-  for (std::uint32_t i = 0; i < segments_.size(); ++i) {
-    if (segments_[i] != nullptr && segments_[i]->mounted && segments_[i]->name == name)
+  for (const auto& segment : segments_) {
+    if (segment != nullptr && segment->state == SegmentState::kMounted && segment->name == name)
       return already_exists("store: a segment {} is mounted", name);
   }
+  if (const auto parked = find_parked_locked(capacity)) {
+    revive_locked(*parked, name, owner);
+    return *parked;
+  }
+  std::uint32_t number = 0;
   while (number < segments_.size() && segments_[number] != nullptr) ++number;
   if (number == kSegmentsMax) return resource_exhausted("store: {} segments are mounted", kSegmentsMax);
-  const std::uint64_t incarnation = (index_.view().segment_word(number) >> 1) + 1;
+  const std::uint64_t incarnation = incarnation_of(index_.view().segment_word(number)) + 1;
   NMC_ASSIGN_OR_RETURN(Segment segment,
-                       Segment::create(files_, {index_.view().boot_id(), number, incarnation}, owner, name, capacity));
+                       create_segment_locked({index_.view().boot_id(), number, incarnation}, owner, name, capacity));
   NMC_RETURN_IF_ERROR(
       set_segment_locked(number, std::make_unique<MountedSegment>(std::move(segment), options_.block_bytes,
                                                                   std::string(name), incarnation, positions_)));
-  index_.set_segment_word(number, incarnation << 1 | 1);
+  set_state_locked(static_cast<std::uint16_t>(number), SegmentState::kMounted);
   return number;
+}
+
+// Where memory is short, what nobody has taken over goes first.
+Result<Segment> MasterCore::create_segment_locked(const SegmentId& id, std::uint32_t owner, std::string_view name,
+                                                  std::uint64_t bytes) {
+  for (;;) {
+    auto segment = Segment::create(files_, id, owner, name, bytes);
+    if (segment || segment.error().code != ErrorCode::kResourceExhausted) return segment;
+    const auto parked = find_parked_locked(std::nullopt);
+    if (!parked) return segment;
+    log_info("store: parked segment {} makes room for {}", segments_[*parked]->name, name);
+    unmount_locked(*parked);
+  }
+}
+
+// The one parked last that has `bytes`, or the one parked first.
+std::optional<std::uint16_t> MasterCore::find_parked_locked(std::optional<std::uint64_t> bytes) {
+  std::optional<std::uint16_t> found;
+  for (std::uint16_t number = 0; number < segments_.size(); ++number) {
+    const MountedSegment* segment = segments_[number].get();
+    if (segment == nullptr || segment->state != SegmentState::kParked) continue;
+    if (bytes && segment->space.capacity() != *bytes) continue;
+    if (found && (segment->parked_at > segments_[*found]->parked_at) != bytes.has_value()) continue;
+    found = number;
+  }
+  return found;
+}
+
+void MasterCore::set_state_locked(std::uint16_t number, SegmentState state) {
+  segments_[number]->state = state;
+  index_.set_segment_word(number, make_segment_word(segments_[number]->incarnation, state));
 }
 
 Result<void> MasterCore::set_segment_locked(std::uint32_t number, std::unique_ptr<MountedSegment> segment) {
@@ -126,29 +179,62 @@ Result<void> MasterCore::set_segment_locked(std::uint32_t number, std::unique_pt
   return {};
 }
 
+Result<void> MasterCore::park(std::uint32_t wanted) {
+  MutexLock lock(mutex_);
+  if (wanted >= segments_.size() || segments_[wanted] == nullptr || segments_[wanted]->state != SegmentState::kMounted)
+    return not_found("store: no segment {} is mounted", wanted);
+  const auto number = static_cast<std::uint16_t>(wanted);
+  set_state_locked(number, SegmentState::kParked);
+  segments_[number]->parked_at = clock_.stamp();
+  for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
+    if (holdings_[entry].listed && holdings_[entry].placed.segment == number) unlist_locked(entry);
+  }
+  return {};
+}
+
+// Of the objects that others have put anew meanwhile, those stay.
+void MasterCore::revive_locked(std::uint16_t number, std::string_view name, std::uint32_t owner) {
+  MountedSegment& segment = *segments_[number];
+  segment.segment.set_owner(owner, name);
+  segment.name = std::string(name);
+  set_state_locked(number, SegmentState::kMounted);
+  for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
+    const Holding& holding = holdings_[entry];
+    if (holding.state != EntryState::kCommitted || holding.listed || holding.placed.segment != number) continue;
+    if (find_locked(key_of_locked(entry), index_.entry(entry).key_hash.load(std::memory_order_relaxed))) {
+      Pins::begin_dying(index_.entry(entry).commit);
+      bury_locked(entry);
+    } else {
+      list_locked(entry, last_use_locked(entry));
+    }
+  }
+  log_info("store: segment {} goes on with what a dead owner left there", name);
+}
+
 Result<void> MasterCore::unmount(std::uint32_t number) {
   MutexLock lock(mutex_);
-  if (number >= segments_.size() || segments_[number] == nullptr || !segments_[number]->mounted)
+  if (number >= segments_.size() || segments_[number] == nullptr || segments_[number]->state == SegmentState::kLeaving)
     return not_found("store: no segment {} is mounted", number);
-  MountedSegment& segment = *segments_[number];
-  segment.mounted = false;
-  index_.set_segment_word(number, segment.incarnation << 1);
+  unmount_locked(static_cast<std::uint16_t>(number));
+  return {};
+}
+
+void MasterCore::unmount_locked(std::uint16_t number) {
+  set_state_locked(number, SegmentState::kLeaving);
+  ++segments_[number]->entries;  // so that leaving it, below, is what ends it
   for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
     if (holdings_[entry].state == EntryState::kCommitted && holdings_[entry].placed.segment == number)
       retire_locked(entry);
-    if (segments_[number] == nullptr) return {};  // that was its last
   }
-  ++segment.entries;  // so that leaving it is what ends it, also when it was empty
-  leave_segment_locked(static_cast<std::uint16_t>(number));
-  return {};
+  leave_segment_locked(number);
 }
 
 // One entry less. The last one out of a segment that is no longer mounted takes it along.
 void MasterCore::leave_segment_locked(std::uint16_t number) {
   MountedSegment& segment = *segments_[number];
-  if (--segment.entries > 0 || segment.mounted) return;
+  if (--segment.entries > 0 || segment.state != SegmentState::kLeaving) return;
   // Nothing in it is pinned, so the number may have another life.
-  index_.set_segment_word(number, (segment.incarnation + 1) << 1);
+  index_.set_segment_word(number, make_segment_word(segment.incarnation + 1, SegmentState::kLeaving));
   files_.remove(Segment::file_name(number));
   segments_[number].reset();
   MutexLock lock(fds_mutex_);
@@ -168,7 +254,7 @@ std::vector<MasterCore::SegmentInfo> MasterCore::segments() {
     if (segments_[number] == nullptr) continue;
     const MountedSegment& segment = *segments_[number];
     infos.push_back({number, segment.name, segment.segment.owner(), segment.space.capacity(),
-                     segment.space.used_bytes(), segment.mounted});
+                     segment.space.used_bytes(), segment.state});
   }
   return infos;
 }
@@ -176,7 +262,7 @@ std::vector<MasterCore::SegmentInfo> MasterCore::segments() {
 std::vector<std::uint16_t> MasterCore::mounted_locked() {
   std::vector<std::uint16_t> numbers;
   for (std::size_t number = 0; number < segments_.size(); ++number) {
-    if (segments_[number] != nullptr && segments_[number]->mounted)
+    if (segments_[number] != nullptr && segments_[number]->state == SegmentState::kMounted)
       numbers.push_back(static_cast<std::uint16_t>(number));
   }
   return numbers;

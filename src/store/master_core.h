@@ -49,6 +49,9 @@ struct CoreOptions {
   // Soft-pinned objects go after all others, until they haven't been used for so long.
   Nanos soft_pin_lifetime = std::chrono::minutes(30);
   bool evict_soft_pinned = true;  // false: never before that time is up
+  // A reservation that isn't committed for so long no longer can be; its space waits for the client's word, or its
+  // death. 0: it always can.
+  Nanos reservation_lifetime{0};
 };
 
 // Thread-safe.
@@ -72,7 +75,11 @@ class MasterCore {
 
   // Clients.
   Result<const PinTable*> add_client(Clients::Kind kind) NMC_EXCLUDES(mutex_);
+  // It is gone for good: its pins and reservations hold nothing any more. Its uses still count.
   void drop_client(std::uint32_t client) NMC_EXCLUDES(mutex_);
+  // nullptr: none of that number. The table stays until drop_client().
+  const PinTable* find_client(std::uint32_t client) NMC_EXCLUDES(mutex_);
+  std::vector<std::uint32_t> clients() NMC_EXCLUDES(mutex_);
   // What a reader of this process, or of another that is sent the fds, opens. The fds are its own.
   Result<ClientFiles> files_for(const PinTable& table) NMC_EXCLUDES(mutex_);
   // May be called with the master's lock held, as by an observer's reader.
@@ -86,10 +93,14 @@ class MasterCore {
     std::string name;
     std::uint32_t owner = 0;
     std::uint64_t bytes = 0, used_bytes = 0;
-    bool mounted = false;  // else it empties: no new objects, gone with its last pin
+    SegmentState state = SegmentState::kMounted;  // kLeaving: no new objects, gone with its last pin
   };
-  // Room for more objects, named `name`; `owner` 0 is the master itself. kAlreadyExists: a mounted one has that name.
+  // Room for more objects, named `name`; `owner` 0 is the master itself. A parked segment of that size is taken over,
+  // with what is in it. kAlreadyExists: a mounted one has that name.
   Result<std::uint32_t> mount(std::string_view name, std::uint64_t bytes, std::uint32_t owner) NMC_EXCLUDES(mutex_);
+  // Its owner died. What only lies there isn't found any more, until another owner takes the segment over; who has it
+  // pinned keeps it. kNotFound.
+  Result<void> park(std::uint32_t number) NMC_EXCLUDES(mutex_);
   // What it holds and no other segment has is gone for readers; who has it pinned keeps it. kNotFound.
   Result<void> unmount(std::uint32_t number) NMC_EXCLUDES(mutex_);
   std::vector<SegmentInfo> segments() NMC_EXCLUDES(mutex_);
@@ -109,7 +120,9 @@ class MasterCore {
   };
   Result<Space> reserve(const Wish& wish) NMC_EXCLUDES(mutex_);
   Result<std::vector<Space>> reserve_blocks(std::size_t count, std::uint32_t client) NMC_EXCLUDES(mutex_);
-  void abort(std::uint32_t entry, std::uint64_t generation) NMC_EXCLUDES(mutex_);
+  // False: there is no such reservation.
+  bool abort(std::uint32_t entry, std::uint64_t generation, std::optional<std::uint32_t> client = std::nullopt)
+      NMC_EXCLUDES(mutex_);
   std::size_t blocks_available() NMC_EXCLUDES(mutex_);
 
   struct Commit {
@@ -119,6 +132,7 @@ class MasterCore {
     const PinTable* pin_for = nullptr;      // null: the caller wants no pin, and the commit counts as no read
     std::uint64_t stamp = 0;                // of this use
     std::optional<std::uint64_t> checksum;  // of the bytes, where the writer has it
+    std::optional<std::uint32_t> client;    // whose reservation it must be
     bool replace = false;                   // takes the key over from the object that has it
     bool soft_pin = false, hard_pin = false;
     // Set: the bytes come from the tier below, and the commit fails with kCancelled if it is true by then.
@@ -129,7 +143,8 @@ class MasterCore {
     std::uint64_t generation = 0;
   };
   // The object that readers see afterwards, pinned for `pin_for`: the reservation's, or the one that had the key
-  // already (the reservation's space is then free). An error leaves the reservation as it was.
+  // already (the reservation's space is then free). kPermissionDenied: it isn't the caller's reservation, or no longer.
+  // An error leaves the reservation as it was.
   Result<Held> commit(const Commit& commit) NMC_EXCLUDES(mutex_);
   // For a reader whose lock-free lookup didn't settle.
   std::optional<Held> pin(std::string_view key, const PinTable& pin_for, std::uint64_t stamp) NMC_EXCLUDES(mutex_);
@@ -160,8 +175,10 @@ class MasterCore {
     std::optional<Place> key;  // of a key too long for the entry, in the same segment
     ObjectClass object_class = ObjectClass::kObject;
     EntryState state = EntryState::kFree;
-    std::uint8_t order = 0;       // that it waits in, while committed; kNoOrder: it is hard-pinned
-    std::uint64_t last_read = 0;  // stamp of the last use by a client that is gone
+    std::uint8_t order = 0;         // that it waits in, while committed; kNoOrder: it is hard-pinned
+    bool listed = false;            // committed and to be found: not in a parked segment
+    std::uint64_t last_read = 0;    // stamp of the last use by a client that is gone
+    std::uint64_t reserved_at = 0;  // ticks
   };
   static constexpr std::size_t kClasses = 3;
   static constexpr std::uint8_t kSoftOrder = kClasses, kNoOrder = kClasses + 1;
@@ -172,7 +189,8 @@ class MasterCore {
     SegmentSpace space;
     std::string name;
     std::uint64_t incarnation;
-    bool mounted = true;
+    SegmentState state = SegmentState::kMounted;
+    std::uint64_t parked_at = 0;                 // ticks
     std::size_t entries = 0;                     // that lie in it, dying ones too
     std::array<LruPolicy, kClasses + 1> orders;  // of what can be evicted: by class, then what is soft-pinned
   };
@@ -211,6 +229,17 @@ class MasterCore {
   }
   std::vector<std::uint16_t> mounted_locked() NMC_REQUIRES(mutex_);
   std::vector<std::uint16_t> choose_segments_locked(const Wish& wish) NMC_REQUIRES(mutex_);
+  Result<Segment> create_segment_locked(const SegmentId& id, std::uint32_t owner, std::string_view name,
+                                        std::uint64_t bytes) NMC_REQUIRES(mutex_);
+  std::optional<std::uint16_t> find_parked_locked(std::optional<std::uint64_t> bytes) NMC_REQUIRES(mutex_);
+  void set_state_locked(std::uint16_t number, SegmentState state) NMC_REQUIRES(mutex_);
+  void revive_locked(std::uint16_t number, std::string_view name, std::uint32_t owner) NMC_REQUIRES(mutex_);
+  void unmount_locked(std::uint16_t number) NMC_REQUIRES(mutex_);
+  void list_locked(std::uint32_t entry, std::uint64_t stamp) NMC_REQUIRES(mutex_);
+  void unlist_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
+  std::uint8_t order_for_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
+  bool is_reservation_locked(std::uint32_t entry, std::uint64_t generation, std::optional<std::uint32_t> client)
+      NMC_REQUIRES(mutex_);
   Result<void> set_segment_locked(std::uint32_t number, std::unique_ptr<MountedSegment> segment) NMC_REQUIRES(mutex_);
   void leave_segment_locked(std::uint16_t segment) NMC_REQUIRES(mutex_);
 

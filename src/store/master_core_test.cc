@@ -62,7 +62,7 @@ TEST(MasterSegments, UnmountedTakesItsObjectsAlongButNotWhatIsPinned) {
   EXPECT_EQ(master.get("k"), std::nullopt);
   EXPECT_EQ(bytes, "value");
   EXPECT_EQ(master.stats().objects, 0u);
-  EXPECT_FALSE(master.core().segments().front().mounted);
+  EXPECT_EQ(master.core().segments().front().state, SegmentState::kLeaving);
   EXPECT_EQ(master.core().unmount(number).error().code, ErrorCode::kNotFound);
   // Another one while the first drains: another number. Once it is drained its number has another life.
   EXPECT_NE(master.mount("a", 4096), number);
@@ -104,6 +104,53 @@ TEST(MasterSegments, EvictionMakesRoomWhereItIsNeeded) {
   EXPECT_FALSE(master.get("b0"));
   ASSERT_TRUE(master.put("newer", std::string(64, 'n')));
   EXPECT_FALSE(master.get("a1"));  // a0 was read meanwhile
+}
+
+TEST(MasterSegments, AParkedOneHidesItsObjectsUntilAnotherOwnerTakesItOver) {
+  TestMaster master;
+  const std::uint32_t number = master.mount("host:1", 4096, 5);
+  for (const char* key : {"k", "again", "removed"}) ASSERT_TRUE(master.put(key, std::string("old ") + key));
+  std::optional<Pin> pin = master.reader().lookup("k");
+  ASSERT_TRUE(master.core().park(number));
+  EXPECT_EQ(master.core().park(number).error().code, ErrorCode::kNotFound);
+  for (const char* key : {"k", "again"}) EXPECT_EQ(master.get(key), std::nullopt);
+  EXPECT_FALSE(master.reader().contains("k"));
+  EXPECT_THAT(master.core().keys(), ::testing::IsEmpty());
+  EXPECT_EQ(master.core().remove("removed"), MasterCore::Removal::kAbsent);
+  EXPECT_EQ(master.put("new", "v").error().code, ErrorCode::kResourceExhausted);
+  EXPECT_EQ(pin->bytes().size(), 5u);
+  pin.reset();
+  // One of another size is another one; meanwhile a key is put anew.
+  master.mount("host:2", 8192, 6);
+  ASSERT_TRUE(master.put("again", "new"));
+  EXPECT_EQ(master.mount("host:3", 4096, 7), number);
+  EXPECT_THAT(master.get("k"), Optional(std::string("old k")));
+  EXPECT_THAT(master.get("again"), Optional(std::string("new")));
+  EXPECT_EQ(master.stats().objects, 3u);
+  EXPECT_EQ(master.core().segments().front().name, "host:3");
+  EXPECT_EQ(master.core().segments().front().owner, 7u);
+  EXPECT_EQ(master.core().segments().front().used_bytes, 2 * 64u);
+}
+
+TEST(MasterReservations, AreTheirClientsAloneAndEndWithIt) {
+  TestMaster master({.reservation_lifetime = 30s});
+  master.mount("a", 4096);
+  const std::uint32_t client = master.core().add_client(Clients::Kind::kUser).value()->client();
+  const auto space = master.reserve("value", {.client = client}).value();
+  EXPECT_EQ(master.commit(space, "k", {.client = client + 1}).error().code, ErrorCode::kPermissionDenied);
+  EXPECT_EQ(master.core().commit({.entry = space.entry, .generation = space.generation + 1, .key = "k"}).error().code,
+            ErrorCode::kPermissionDenied);
+  EXPECT_EQ(master.core().commit({.entry = ~0u, .generation = 1, .key = "k"}).error().code,
+            ErrorCode::kPermissionDenied);
+  EXPECT_FALSE(master.core().abort(space.entry, space.generation, client + 1));
+  EXPECT_FALSE(master.core().abort(~0u, space.generation));
+  EXPECT_TRUE(master.commit(space, "k", {.client = client}));
+  const auto late = master.reserve("value", {.client = client}).value();
+  master.time().advance(31s);
+  EXPECT_EQ(master.commit(late, "late", {.client = client}).error().code, ErrorCode::kPermissionDenied);
+  EXPECT_EQ(master.stats().reservations, 1u);  // it may still be writing there
+  master.core().drop_client(client);
+  EXPECT_EQ(master.stats().reservations, 0u);
 }
 
 TEST(MasterIndex, GrowsBeforeItEvicts) {

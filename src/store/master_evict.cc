@@ -80,20 +80,16 @@ void MasterCore::evict_locked(std::uint32_t entry) {
 
 // Takes a committed object out of sight. Its space is free at once, or with its last pin.
 void MasterCore::retire_locked(std::uint32_t number) {
-  IndexEntry& entry = index_.entry(number);
   NMC_ASSERT(holdings_[number].state == EntryState::kCommitted, "entry={}", number);
-  Pins::begin_dying(entry.commit);
-  index_.drop_slot(entry.key_hash.load(std::memory_order_relaxed), number);
+  Pins::begin_dying(index_.entry(number).commit);
+  if (holdings_[number].listed) unlist_locked(number);
   bury_locked(number);
 }
 
-// The books of an object that turned DYING and has no slot any more.
+// What turned DYING and isn't listed any more.
 void MasterCore::bury_locked(std::uint32_t number) {
   Holding& holding = holdings_[number];
   holding.state = EntryState::kDying;
-  if (holding.order != kNoOrder) segment_of(number).orders[holding.order].erase(number);
-  --counters_.objects;
-  if (holding.object_class == ObjectClass::kBlock) --counters_.blocks_cached;
   if (Pins::may_free(clients_.words_of(number))) {
     free_locked(number);
     return;
@@ -163,7 +159,7 @@ void MasterCore::fill_stats(StoreStats& stats) {
   for (const auto& segment : segments_) {
     if (segment == nullptr) continue;
     stats.used_bytes += segment->space.used_bytes();
-    if (!segment->mounted) continue;
+    if (segment->state != SegmentState::kMounted) continue;
     stats.segment_bytes += segment->space.capacity();
     stats.blocks_total += segment->space.blocks_total();
   }

@@ -84,6 +84,7 @@ Result<MasterCore::Space> MasterCore::reserve_locked(const Wish& wish) {
   holding.placed = *placed;
   holding.object_class = wish.object_class;
   holding.state = EntryState::kReserved;
+  holding.reserved_at = clock_.ticks();
   MountedSegment& segment = *segments_[placed->segment];
   ++segment.entries;
   ++counters_.reservations;
@@ -198,13 +199,20 @@ Result<bool> MasterCore::vacate_window_locked(std::size_t bytes, std::span<const
   }
 }
 
-void MasterCore::abort(std::uint32_t entry, std::uint64_t generation) {
+bool MasterCore::is_reservation_locked(std::uint32_t entry, std::uint64_t generation,
+                                       std::optional<std::uint32_t> client) {
+  if (entry >= holdings_.size()) return false;
+  const IndexEntry& reserved = index_.entry(entry);
+  return reserved.commit.load(std::memory_order_relaxed) == make_commit_word(generation, EntryState::kReserved) &&
+         (!client || static_cast<std::uint32_t>(reserved.owner.load(std::memory_order_relaxed)) == *client);
+}
+
+bool MasterCore::abort(std::uint32_t entry, std::uint64_t generation, std::optional<std::uint32_t> client) {
   MutexLock lock(mutex_);
-  NMC_REQUIRE(
-      index_.entry(entry).commit.load(std::memory_order_relaxed) == make_commit_word(generation, EntryState::kReserved),
-      "entry={} generation={}", entry, generation);
+  if (!is_reservation_locked(entry, generation, client)) return false;
   abort_locked(entry);
   ++counters_.aborts;
+  return true;
 }
 
 void MasterCore::abort_locked(std::uint32_t entry) {

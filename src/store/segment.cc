@@ -40,7 +40,6 @@ Result<Mapping> map_segment(int fd, const SegmentId& id, Mapping::Access access)
 
 Result<Segment> Segment::create(SharedFiles& files, const SegmentId& id, std::uint32_t owner, std::string_view name,
                                 std::size_t bytes) {
-  NMC_REQUIRE(name.size() <= kNameBytesMax, "{} bytes", name.size());
   const std::string file = file_name(id.number);
   NMC_ASSIGN_OR_RETURN(UniqueFd fd, files.create(file, sizeof(SegmentHeader) + bytes));
   if (const auto reserved = reserve_memory(fd.get(), 0, sizeof(SegmentHeader) + bytes, "segment " + std::string(name));
@@ -59,15 +58,22 @@ Result<Segment> Segment::create(SharedFiles& files, const SegmentId& id, std::ui
   header->boot_id = id.boot_id;
   header->incarnation = id.incarnation;
   header->number = id.number;
-  header->owner = owner;
-  std::copy(name.begin(), name.end(), header->name.begin());
-  return Segment(std::move(fd), std::move(mapping));
+  Segment segment(std::move(fd), std::move(mapping));
+  segment.set_owner(owner, name);
+  return segment;
 }
 
 Result<Segment> Segment::open(UniqueFd fd, const SegmentId& id) {
   NMC_ASSIGN_OR_RETURN(Mapping mapping, map_segment(fd.get(), id, Mapping::Access::kReadWrite));
   NMC_RETURN_IF_ERROR(keep_memory(fd.get(), 0, mapping.size(), "a segment"));
   return Segment(std::move(fd), std::move(mapping));
+}
+
+void Segment::set_owner(std::uint32_t owner, std::string_view name) {
+  NMC_REQUIRE(name.size() <= kNameBytesMax, "{} bytes", name.size());
+  header().owner = owner;
+  header().name.fill(0);
+  std::copy(name.begin(), name.end(), header().name.begin());
 }
 
 std::string Segment::name() const { return std::string(header().name.data()); }

@@ -55,11 +55,13 @@ class Segment {
   std::size_t size() const { return mapping_.size() - sizeof(SegmentHeader); }
   std::uint32_t owner() const { return header().owner; }
   std::string name() const;
+  void set_owner(std::uint32_t owner, std::string_view name);
   std::span<std::byte> bytes(std::uint64_t offset, std::size_t size);
 
  private:
   Segment(UniqueFd fd, Mapping mapping) : fd_(std::move(fd)), mapping_(std::move(mapping)) {}
   const SegmentHeader& header() const { return *reinterpret_cast<const SegmentHeader*>(mapping_.data()); }
+  SegmentHeader& header() { return *reinterpret_cast<SegmentHeader*>(mapping_.data()); }
   UniqueFd fd_;
   Mapping mapping_;
 };

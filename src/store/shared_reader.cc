@@ -142,7 +142,7 @@ Pin SharedStoreReader::adopt(std::uint32_t number, std::uint64_t generation) {
 
 std::span<const std::byte> SharedStoreReader::bytes_at(std::uint64_t location, std::uint64_t size) {
   const Location at = unpack_location(location);
-  const std::uint64_t incarnation = view_.segment_word(at.segment) >> 1;
+  const std::uint64_t incarnation = incarnation_of(view_.segment_word(at.segment));
   if (incarnation == 0) return {};  // none was ever mounted there
   const MappedSegment* segment = segments_[at.segment].load(std::memory_order_acquire);
   if (segment == nullptr || segment->incarnation != incarnation) segment = map_segment(at.segment);
@@ -151,7 +151,7 @@ std::span<const std::byte> SharedStoreReader::bytes_at(std::uint64_t location, s
 
 const SharedStoreReader::MappedSegment* SharedStoreReader::map_segment(std::uint32_t number) {
   MutexLock lock(segments_mutex_);
-  const std::uint64_t incarnation = view_.segment_word(number) >> 1;
+  const std::uint64_t incarnation = incarnation_of(view_.segment_word(number));
   MappedSegment* old = segments_[number].load(std::memory_order_relaxed);
   if (old != nullptr && old->incarnation == incarnation) return old;  // another thread was first
   auto mapped = [&]() -> Result<SegmentView> {
@@ -178,7 +178,7 @@ void SharedStoreReader::drop_stale_segments() {
   MutexLock lock(segments_mutex_);
   for (std::uint32_t number = 0; number < kSegmentsMax; ++number) {
     MappedSegment* segment = segments_[number].load(std::memory_order_relaxed);
-    if (segment == nullptr || segment->incarnation == view_.segment_word(number) >> 1) continue;
+    if (segment == nullptr || segment->incarnation == incarnation_of(view_.segment_word(number))) continue;
     segments_[number].store(nullptr, std::memory_order_relaxed);
     retire_locked(segment);
   }
