@@ -1,0 +1,197 @@
+#include "net/channel_server.h"
+
+#include <sys/socket.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "net/listener.h"
+#include "net/ready_fd.h"
+#include "net/server_session.h"
+
+namespace nmc::net {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+constexpr std::size_t kRefusingMax = 64;
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+
+// One thread with its sessions, and the listening socket that it may have.
+class ServerLoop {
+ public:
+  ServerLoop(ServerCore& core, Carrier carrier)
+      : core_(core), carrier_(carrier), context_(1), work_(asio::make_work_guard(context_)), pause_(context_) {}
+  ~ServerLoop() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void start() {
+    thread_ = std::thread([this] { context_.run(); });
+  }
+
+  // Accepted connections go to `loops` in turn. Before start().
+  void accept_from(UniqueFd listener, std::vector<ServerLoop*> loops) {
+    listener_ = std::move(listener);
+    acceptor_ = std::make_unique<ReadyFd>(context_, listener_.get());
+    loops_ = std::move(loops);
+    asio::co_spawn(context_, accept_all(), asio::detached);
+  }
+
+  // Closes all and lets the thread end when the last session has. Thread-safe.
+  void stop() {
+    asio::post(context_, [this] {
+      stopping_ = true;
+      pause_.cancel();
+      if (acceptor_) acceptor_->close();
+      const auto sessions = sessions_;
+      for (const auto& session : sessions) session->close_now();
+      work_.reset();
+    });
+  }
+
+ private:
+  asio::awaitable<void> accept_all() {
+    while (!stopping_) {
+      UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (fd) {
+        admit(std::move(fd));
+      } else if (errno == EAGAIN) {
+        Result<void> ready = co_await acceptor_->wait(ReadyFd::For::kReading, LoopTime::max());
+        if (!ready) co_return;
+      } else if (errno != EINTR && errno != ECONNABORTED) {
+        // Out of descriptors, most likely: those who wait in the backlog get their turn when some are free again.
+        log_warning("can't accept a connection: {}", os_error("accept", carrier_name(carrier_)).message);
+        pause_.expires_after(kAcceptPause);
+        co_await pause_.async_wait(kAwait);
+      }
+    }
+  }
+
+  void admit(UniqueFd fd) {
+    core_.accepted.fetch_add(1, std::memory_order_relaxed);
+    const bool refuse = core_.serving.fetch_add(1, std::memory_order_relaxed) >= core_.options.connections_max;
+    if (refuse) {
+      core_.serving.fetch_sub(1, std::memory_order_relaxed);
+      core_.refused.fetch_add(1, std::memory_order_relaxed);
+      if (core_.refusing.fetch_add(1, std::memory_order_relaxed) >= kRefusingMax) {
+        core_.refusing.fetch_sub(1, std::memory_order_relaxed);
+        return;
+      }
+    }
+    ServerLoop& loop = *loops_[next_loop_++ % loops_.size()];
+    asio::post(loop.context_,
+               [&loop, refuse, socket = std::move(fd)]() mutable { loop.serve(std::move(socket), refuse); });
+  }
+
+  void serve(UniqueFd fd, bool refuse) {
+    if (stopping_) return;
+    auto session = std::make_shared<ServerSession>(core_, context_, carrier_, std::move(fd), refuse);
+    sessions_.insert(session);
+    session->start([this, refuse, raw = session.get()] {
+      (refuse ? core_.refusing : core_.serving).fetch_sub(1, std::memory_order_relaxed);
+      sessions_.erase(raw->shared_from_this());
+    });
+  }
+
+  ServerCore& core_;
+  const Carrier carrier_;
+  asio::io_context context_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  asio::steady_timer pause_;
+  std::thread thread_;
+
+  // The loop's thread only.
+  bool stopping_ = false;
+  UniqueFd listener_;
+  std::unique_ptr<ReadyFd> acceptor_;
+  std::vector<ServerLoop*> loops_;
+  std::size_t next_loop_ = 0;
+  std::unordered_set<std::shared_ptr<ServerSession>> sessions_;
+};
+
+}  // namespace
+
+class ChannelServer::Impl {
+ public:
+  Impl(ChannelServerOptions options, MessageHandler& handler)
+      : core_{.options = std::move(options), .handler = handler} {}
+
+  ~Impl() {
+    unix_listener_.reset();  // while its socket still lives, so that nobody has replaced the file
+    for (const auto& loop : loops_) loop->stop();
+    loops_.clear();
+  }
+
+  Result<void> start() {
+    const ChannelServerOptions& options = core_.options;
+    if (!options.unix_path.empty()) {
+      NMC_ASSIGN_OR_RETURN(UnixListener listener, UnixListener::open(options.unix_path, options.unix_mode));
+      unix_listener_.emplace(std::move(listener));
+      add_loops(Carrier::kUnix, unix_listener_->take_fd());
+    }
+    if (!options.tcp_host.empty()) {
+      NMC_ASSIGN_OR_RETURN(TcpListener listener, listen_tcp(options.tcp_host, options.tcp_port));
+      if (!listener.loopback && options.token.empty() && !options.insecure) {
+        return failure(ErrorCode::kPermissionDenied,
+                       "listening on {} opens the server to other hosts: set {}, or allow it without a token",
+                       options.tcp_host, kTokenVariable);
+      }
+      tcp_port_ = listener.port;
+      add_loops(Carrier::kTcp, std::move(listener.fd));
+    }
+    for (const auto& loop : loops_) loop->start();
+    return {};
+  }
+
+  std::uint16_t tcp_port() const { return tcp_port_; }
+
+  ChannelServerStats stats() const {
+    return {.connections = core_.serving.load(std::memory_order_relaxed),
+            .accepted = core_.accepted.load(std::memory_order_relaxed),
+            .refused = core_.refused.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  void add_loops(Carrier carrier, UniqueFd listener) {
+    std::vector<ServerLoop*> loops;
+    for (int i = 0; i < core_.options.loops_per_carrier; ++i) {
+      loops_.push_back(std::make_unique<ServerLoop>(core_, carrier));
+      loops.push_back(loops_.back().get());
+    }
+    loops.front()->accept_from(std::move(listener), loops);
+  }
+
+  ServerCore core_;
+  std::uint16_t tcp_port_ = 0;
+  std::optional<UnixListener> unix_listener_;
+  std::vector<std::unique_ptr<ServerLoop>> loops_;
+};
+
+Result<std::unique_ptr<ChannelServer>> ChannelServer::start(ChannelServerOptions options, MessageHandler& handler) {
+  NMC_REQUIRE(!options.unix_path.empty() || !options.tcp_host.empty());
+  NMC_REQUIRE(options.loops_per_carrier > 0, "loops_per_carrier={}", options.loops_per_carrier);
+  auto impl = std::make_unique<Impl>(std::move(options), handler);
+  NMC_RETURN_IF_ERROR(impl->start());
+  return std::unique_ptr<ChannelServer>(new ChannelServer(std::move(impl)));
+}
+
+ChannelServer::ChannelServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ChannelServer::~ChannelServer() = default;
+
+std::uint16_t ChannelServer::tcp_port() const { return impl_->tcp_port(); }
+ChannelServerStats ChannelServer::stats() const { return impl_->stats(); }
+
+}  // namespace nmc::net

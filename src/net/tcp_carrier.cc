@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/check.h"
+#include "net/receive_buffer.h"
+#include "net/server_carrier.h"
+#include "net/span_cursor.h"
+#include "net/tcp_stream.h"
+
+namespace nmc::net {
+namespace {
+
+namespace asio = boost::asio;
+
+// So much is moved before others on the loop have a turn: well below a millisecond.
+constexpr std::size_t kTurnBytes = 1 << 20;
+
+class TcpCarrier final : public ServerCarrier {
+ public:
+  TcpCarrier(asio::io_context& loop, UniqueFd fd, const ServerCarrierOptions& options)
+      : options_(options), stream_(std::move(fd)), ready_(loop, stream_.fd()) {
+    TcpStream::tune(stream_.fd());
+  }
+
+  asio::awaitable<Result<std::optional<Frame>>> receive(LoopTime first_byte, LoopTime whole) override {
+    buffer_.consume(std::exchange(used_, 0));
+    if (buffer_.empty()) {
+      Result<bool> begun = co_await begin(first_byte);
+      if (!begun) co_return Failure(std::move(begun).error());
+      if (!*begun) co_return std::optional<Frame>();
+    }
+    if (buffer_.size() < kFrameMagicBytes) {
+      Result<void> filled = co_await fill(kFrameMagicBytes, whole);
+      if (!filled) co_return Failure(std::move(filled).error());
+    }
+    Result<void> start = check_frame_start(buffer_.bytes());
+    if (!start) co_return Failure(std::move(start).error());
+    if (buffer_.size() < kFrameHeaderBytes) {
+      Result<void> filled = co_await fill(kFrameHeaderBytes, whole);
+      if (!filled) co_return Failure(std::move(filled).error());
+    }
+    Result<FrameHeader> header = decode_frame_header(buffer_.bytes().first<kFrameHeaderBytes>(), options_.limits);
+    if (!header) co_return Failure(std::move(header).error());
+    buffer_.consume(kFrameHeaderBytes);
+    if (buffer_.size() < header->body_bytes) {
+      Result<void> filled = co_await fill(header->body_bytes, whole);
+      if (!filled) co_return Failure(std::move(filled).error());
+    }
+    used_ = header->body_bytes;
+    co_return Frame{.header = *header, .body = buffer_.bytes().first(used_), .payload = {}};
+  }
+
+  asio::awaitable<Result<void>> read_payload(MutableByteSpan to) override {
+    to = to.subspan(take_buffered(to));
+    std::size_t turn = 0;
+    while (!to.empty()) {
+      const iovec piece{to.data(), std::min(to.size(), kTurnBytes)};
+      Result<std::size_t> count = co_await read_some(piece, LoopTime::max());
+      if (!count) co_return Failure(std::move(count).error());
+      to = to.subspan(*count);
+      turn += *count;
+      if (turn < kTurnBytes) continue;
+      turn = 0;
+      co_await yield_turn();
+    }
+    co_return Result<void>();
+  }
+
+  Result<void> check(const Outgoing& reply) const override {
+    if (!reply.fds.empty()) return invalid_argument("descriptors can't be passed over TCP");
+    if (reply.body.size() > options_.limits.body_bytes_max) {
+      return invalid_argument("reply with a body of {} bytes, expected at most {}", reply.body.size(),
+                              options_.limits.body_bytes_max);
+    }
+    return {};
+  }
+
+  asio::awaitable<Result<void>> send(const Outgoing& reply) override {
+    const FrameHeaderBytes encoded = encode_frame_header(reply.header);
+    const std::array<ByteSpan, 2> head{encoded, reply.body};
+    SpanCursor<const std::byte> rest(head, reply.payload);
+    std::size_t turn = 0;
+    while (rest.left() > 0) {
+      const StreamIo io = stream_.write(rest.next(kTurnBytes));
+      if (io.would_block()) {
+        Result<void> ready = co_await ready_.wait(ReadyFd::For::kWriting, loop_time_after(options_.progress_deadline));
+        if (!ready) co_return Failure(std::move(ready).error());
+        continue;
+      }
+      if (io.error_number != 0) co_return Failure(os_error("send", "to the peer", io.error_number));
+      rest.advance(io.bytes);
+      turn += io.bytes;
+      if (turn < kTurnBytes) continue;
+      turn = 0;
+      co_await yield_turn();
+    }
+    co_return Result<void>();
+  }
+
+  void close() override { ready_.close(); }
+
+ private:
+  // What came along behind the body, which must stay where it is.
+  std::size_t take_buffered(MutableByteSpan to) {
+    const ByteSpan buffered = buffer_.bytes().subspan(used_);
+    const std::size_t count = std::min(to.size(), buffered.size());
+    std::copy_n(buffered.begin(), count, to.begin());
+    used_ += count;
+    return count;
+  }
+
+  // Waits for a frame's first bytes. False: the peer has closed. Waiting comes first: asking first would mostly be in
+  // vain, since a client that has its reply is only now making up its next request.
+  asio::awaitable<Result<bool>> begin(LoopTime deadline) {
+    for (;;) {
+      Result<void> ready = co_await ready_.wait(ReadyFd::For::kReading, deadline);
+      if (!ready) co_return Failure(std::move(ready).error());
+      const MutableByteSpan room = buffer_.prepare(kFrameHeaderBytes);
+      const iovec piece{room.data(), room.size()};
+      const StreamIo io = stream_.read({&piece, 1});
+      buffer_.commit(io.bytes);
+      if (io.error_number == 0) co_return io.bytes > 0;
+      if (!io.would_block()) co_return Failure(os_error("receive", "from the peer", io.error_number));
+    }
+  }
+
+  asio::awaitable<Result<void>> fill(std::size_t bytes, LoopTime whole) {
+    while (buffer_.size() < bytes) {
+      const MutableByteSpan room = buffer_.prepare(bytes);
+      const iovec piece{room.data(), room.size()};
+      Result<std::size_t> count = co_await read_some(piece, whole);
+      if (!count) co_return Failure(std::move(count).error());
+      buffer_.commit(*count);
+    }
+    co_return Result<void>();
+  }
+
+  // At least one byte, within a frame.
+  asio::awaitable<Result<std::size_t>> read_some(iovec to, LoopTime whole) {
+    for (;;) {
+      const StreamIo io = stream_.read({&to, 1});
+      if (io.bytes > 0) co_return io.bytes;
+      if (io.error_number == 0) co_return unavailable("the peer closed the connection within a message");
+      if (!io.would_block()) co_return Failure(os_error("receive", "from the peer", io.error_number));
+      const LoopTime deadline = std::min(loop_time_after(options_.progress_deadline), whole);
+      Result<void> ready = co_await ready_.wait(ReadyFd::For::kReading, deadline);
+      if (!ready) co_return Failure(std::move(ready).error());
+    }
+  }
+
+  const ServerCarrierOptions options_;
+  TcpStream stream_;
+  ReadyFd ready_;
+  ReceiveBuffer buffer_;  // body and beginning of the payload of the present frame, and what came behind
+  std::size_t used_ = 0;  // of them: the body and what read_payload() has copied
+};
+
+}  // namespace
+
+std::unique_ptr<ServerCarrier> create_tcp_carrier(asio::io_context& loop, UniqueFd fd,
+                                                  const ServerCarrierOptions& options) {
+  return std::make_unique<TcpCarrier>(loop, std::move(fd), options);
+}
+
+}  // namespace nmc::net

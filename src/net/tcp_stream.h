@@ -1,0 +1,43 @@
+// Internal to net: one TCP connection as a stream of bytes. Every byte of either end goes through read() and write(),
+// so this is the place where TLS is to be slid under the frames.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/syscall.h"
+
+namespace nmc::net {
+
+struct StreamIo {
+  std::size_t bytes = 0;
+  int error_number = 0;  // 0 and no bytes: the peer has closed
+
+  bool would_block() const { return error_number == EAGAIN || error_number == EWOULDBLOCK; }
+};
+
+// Not thread-safe, except as said. Moves.
+class TcpStream {
+ public:
+  explicit TcpStream(UniqueFd fd) : fd_(std::move(fd)) {}
+
+  // Small messages leave at once, and the kernel notices a peer whose host is gone after about a minute. Buffers are
+  // left to the kernel, which sizes them to the path; a fixed size would be capped far lower.
+  static void tune(int fd);
+
+  int fd() const { return fd_.get(); }
+  // Waits for the first byte if the descriptor is a blocking one, for at most its SO_RCVTIMEO.
+  StreamIo read(std::span<const iovec> to);
+  // Never waits.
+  StreamIo write(std::span<const iovec> from);
+
+ private:
+  UniqueFd fd_;
+};
+
+}  // namespace nmc::net

@@ -1,0 +1,95 @@
+#include <sys/socket.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "net/datagram.h"
+#include "net/socket_options.h"
+#include "net/span_cursor.h"
+#include "net/wire.h"
+
+namespace nmc::net {
+namespace {
+
+class UnixWire final : public Wire {
+ public:
+  explicit UnixWire(UniqueFd fd)
+      : fd_(std::move(fd)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kDatagramBytesMax)) {}
+
+  Result<void> send(const FrameHeader& header, ByteSpan body, std::span<const ByteSpan> payload,
+                    const Patience& patience) override {
+    const DatagramToSend datagram(header, body, payload, {});
+    const Wait wait(patience);
+    Nanos left = patience.until == Nanos::max() ? patience.progress : wait.left();
+    while (left > Nanos::zero()) {
+      set_wait(SO_SNDTIMEO, send_timeout_, left);
+      if (::sendmsg(fd_.get(), &datagram.message(), MSG_NOSIGNAL) >= 0) return {};
+      if (errno == EAGAIN) return wait.over();
+      if (errno != EINTR) return Failure(os_error("send", "to the peer"));
+      left = wait.left();
+    }
+    return wait.over();
+  }
+
+  Result<Received> receive(const Patience& patience) override {
+    payload_ = {};
+    ReceivedDatagram datagram({buffer_.get(), kDatagramBytesMax});
+    NMC_RETURN_IF_ERROR(receive_datagram(datagram, patience));
+    NMC_ASSIGN_OR_RETURN(const ByteSpan bytes, datagram.bytes());
+    NMC_ASSIGN_OR_RETURN(Frame frame, split_datagram(bytes));
+    payload_ = frame.payload;
+    return Received{.frame = frame, .fds = datagram.take_fds()};
+  }
+
+  Result<void> read_payload(std::span<const MutableByteSpan> to, std::uint64_t bytes, const Patience&) override {
+    SpanCursor<std::byte> rest(to);
+    NMC_ASSERT(rest.left() >= bytes && payload_.size() >= bytes, "room={} bytes={}", rest.left(), bytes);
+    rest.limit(bytes);
+    while (rest.left() > 0) {
+      const iovec piece = rest.next().front();
+      std::memcpy(piece.iov_base, payload_.data(), piece.iov_len);
+      payload_ = payload_.subspan(piece.iov_len);
+      rest.advance(piece.iov_len);
+    }
+    return {};
+  }
+
+  void shut() override { ::shutdown(fd_.get(), SHUT_RDWR); }
+
+ private:
+  Result<void> receive_datagram(ReceivedDatagram& datagram, const Patience& patience) {
+    const Wait wait(patience);
+    Nanos left = patience.until == Nanos::max() ? patience.progress : wait.left();
+    while (left > Nanos::zero()) {
+      set_wait(SO_RCVTIMEO, receive_timeout_, left);
+      const ssize_t count = ::recvmsg(fd_.get(), &datagram.message(), MSG_CMSG_CLOEXEC);
+      if (count > 0) {
+        datagram.received(static_cast<std::size_t>(count));
+        return {};
+      }
+      if (count == 0) return unavailable("the peer closed the connection");
+      if (errno == EAGAIN) return wait.over();
+      if (errno != EINTR) return Failure(os_error("receive", "from the peer"));
+      left = wait.left();
+    }
+    return wait.over();
+  }
+
+  void set_wait(int option, Nanos& present, Nanos wanted) {
+    if (wanted != present) set_timeout(fd_.get(), option, wanted);
+    present = wanted;
+  }
+
+  UniqueFd fd_;
+  std::unique_ptr<std::byte[]> buffer_;         // one datagram; pages of it that none ever reached cost nothing
+  ByteSpan payload_;                            // what of it is still to be read
+  Nanos send_timeout_{0}, receive_timeout_{0};  // as set; 0: not yet
+};
+
+}  // namespace
+
+std::unique_ptr<Wire> create_unix_wire(UniqueFd fd) { return std::make_unique<UnixWire>(std::move(fd)); }
+
+}  // namespace nmc::net
