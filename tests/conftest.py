@@ -77,6 +77,20 @@ class ServerProcess:
         raise AssertionError("no VmHWM")
 
 
+@pytest.fixture(scope="module")
+def start_program(bin_dir):
+    """Starts the server of that name with the given flags; what still runs after the file's tests is killed."""
+    started = []
+
+    def start(program, *flags, environment=None):
+        started.append(ServerProcess(bin_dir / program, *flags, environment=environment))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.kill()
+
+
 @pytest.fixture
 def start_server(bin_dir):
     """Starts nano-mooncake-api with the given flags; what still runs at the end of the test is killed."""

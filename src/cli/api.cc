@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/listen_address.h"
 #include "cli/serving.h"
 #include "cli/serving_settings.h"
 #include "cli/signals.h"
@@ -21,8 +22,6 @@ namespace {
 constexpr Nanos kLastAnswersTimeout = std::chrono::seconds(1);
 
 Nanos nanos_of(double seconds) { return std::chrono::duration_cast<Nanos>(std::chrono::duration<double>(seconds)); }
-
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
 http::ServerOptions server_options_of(const Settings& settings) {
   http::ServerOptions options;

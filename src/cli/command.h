@@ -12,9 +12,10 @@
 namespace nmc::cli {
 
 struct Command {
-  std::string name;     // "demo"; also run as nano-mooncake-demo
-  std::string summary;  // one line for the list of commands
-  std::string purpose;  // what --help says first; paragraphs separated by an empty line
+  std::string name;       // "demo"; also run as nano-mooncake-demo
+  std::string link = {};  // a further name it is run under: "mooncake_http_metadata_server"; "": none
+  std::string summary;    // one line for the list of commands
+  std::string purpose;    // what --help says first; paragraphs separated by an empty line
   std::vector<Setting> settings;
   std::vector<int> exit_codes;  // those it can end with
   std::string example;          // one command line
@@ -27,6 +28,7 @@ Command demo_command();
 Command api_command();
 Command config_command();
 Command bench_engine_command();
+Command http_metadata_server_command();
 
 // In the order of the list that `nano-mooncake --help` prints.
 std::vector<Command> all_commands();

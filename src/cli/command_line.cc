@@ -21,6 +21,13 @@ std::vector<const Setting*> flag_settings(const Command& command) {
   return flags;
 }
 
+// As CLI11 takes them: with underscores for dashes it is the same flag.
+std::string spellings(const std::string& name) {
+  std::string other = name;
+  std::replace(other.begin(), other.end(), '-', '_');
+  return other == name ? "--" + name : "--" + name + ",--" + other;
+}
+
 std::vector<std::string> flag_names(const Command& command) {
   std::vector<std::string> names = {kConfig, kHelp, kVersion};
   for (const Setting* setting : flag_settings(command)) names.push_back(setting->name);
@@ -51,12 +58,12 @@ Result<CommandLine> parse_command_line(const Command& command, std::span<const s
   std::map<std::string, std::vector<std::string>> given;
   std::map<std::string, CLI::Option*> switches;
   const auto add_value = [&](const std::string& name) {
-    app.add_option("--" + name, given[name])->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    app.add_option(spellings(name), given[name])->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   };
   add_value(kConfig);
   for (const Setting* setting : flag_settings(command)) {
     if (setting->kind == Kind::kSwitch)
-      switches[setting->name] = app.add_flag("--" + setting->name);
+      switches[setting->name] = app.add_flag(spellings(setting->name));
     else
       add_value(setting->name);
   }

@@ -20,6 +20,8 @@ Command sample() {
       {.name = "port", .kind = Kind::kInteger, .placeholder = "N", .default_text = "1", .help = "A port."},
       {.name = "prompt", .kind = Kind::kText, .placeholder = "TEXT", .help = "A prompt."},
       {.name = "quiet", .kind = Kind::kSwitch, .help = "Less."},
+      {.name = "log-level", .kind = Kind::kText, .help = "How much."},
+      {.name = "dry-run", .kind = Kind::kSwitch, .help = "Nothing."},
       {.name = "hidden", .kind = Kind::kText, .help = "Not here.", .source = Source::kFileOrVariable}};
   return command;
 }
@@ -36,6 +38,15 @@ TEST(CommandLineTest, TakesValuesInBothSpellings) {
   EXPECT_THAT(line->flags,
               UnorderedElementsAre(Pair("port", "-5"), Pair("prompt", "a=b --port"), Pair("quiet", "true")));
   EXPECT_EQ(line->config, "x.json");
+}
+
+TEST(CommandLineTest, TakesUnderscoresForDashesInNamesOnly) {
+  const auto line = parse({"--log_level=a_b-c", "--dry_run"});
+  ASSERT_TRUE(line.has_value());
+  EXPECT_THAT(line->flags, UnorderedElementsAre(Pair("log-level", "a_b-c"), Pair("dry-run", "true")));
+  EXPECT_EQ(parse({"--log_level", "x"})->flags.at("log-level"), "x");
+  EXPECT_EQ(error_of({"--log_level=a", "--log-level=b"}), "--log-level: given 2 times, expected once");
+  EXPECT_EQ(error_of({"--log_levle=a"}), "--log_levle: unknown flag, did you mean --log-level?");
 }
 
 TEST(CommandLineTest, AbsentFlagsAreAbsent) {

@@ -14,6 +14,7 @@
 #include "cli/nearest.h"
 #include "cli/output.h"
 #include "cli/signals.h"
+#include "net/http.h"
 
 namespace nmc::cli {
 namespace {
@@ -35,12 +36,13 @@ Result<int> print(const std::string& text) {
 }
 
 void apply_log_level(const Settings& settings) {
-  const std::string& name = settings.text("log-level");
-  set_log_level(name == "debug"     ? LogLevel::kDebug
-                : name == "info"    ? LogLevel::kInfo
-                : name == "warning" ? LogLevel::kWarning
-                : name == "error"   ? LogLevel::kError
-                                    : LogLevel::kOff);
+  // Some commands take the names in capitals, and "CRITICAL", which nothing of ours is.
+  const auto is = [&](std::string_view name) { return net::equals_ignoring_case(settings.text("log-level"), name); };
+  set_log_level(is("debug")     ? LogLevel::kDebug
+                : is("info")    ? LogLevel::kInfo
+                : is("warning") ? LogLevel::kWarning
+                : is("error")   ? LogLevel::kError
+                                : LogLevel::kOff);
 }
 
 Result<int> run_command(const Command& command, std::span<const std::string> arguments) {
@@ -60,6 +62,14 @@ std::vector<std::string> command_names(const std::vector<Command>& commands) {
   std::vector<std::string> names;
   for (const Command& command : commands) names.push_back(command.name);
   return names;
+}
+
+// The command that the program does when it is called by that name; "" for its own.
+std::string command_of_link(const std::vector<Command>& commands, const std::string& called) {
+  if (called.starts_with(kLinkPrefix)) return called.substr(kLinkPrefix.size());
+  const auto linked = std::find_if(commands.begin(), commands.end(),
+                                   [&](const Command& c) { return !c.link.empty() && c.link == called; });
+  return linked == commands.end() ? "" : linked->name;
 }
 
 int run_named(const std::vector<Command>& commands, const std::string& name, std::span<const std::string> arguments) {
@@ -92,7 +102,7 @@ int run_bare(const std::vector<Command>& commands, std::span<const std::string> 
 }  // namespace
 
 std::vector<Command> all_commands() {
-  return {demo_command(), api_command(), config_command(), bench_engine_command()};
+  return {demo_command(), api_command(), config_command(), bench_engine_command(), http_metadata_server_command()};
 }
 
 int run_program(std::span<const std::string> arguments) {
@@ -101,7 +111,7 @@ int run_program(std::span<const std::string> arguments) {
   const std::vector<Command> commands = all_commands();
   const std::string called = arguments.empty() ? std::string(kProgram) : Path(arguments[0]).filename().string();
   std::span<const std::string> rest = arguments.empty() ? arguments : arguments.subspan(1);
-  if (called.starts_with(kLinkPrefix)) return run_named(commands, called.substr(kLinkPrefix.size()), rest);
+  if (const std::string name = command_of_link(commands, called); !name.empty()) return run_named(commands, name, rest);
   if (rest.empty() || rest.front().starts_with('-')) return run_bare(commands, rest);
   if (rest.front() == "help") {
     if (rest.size() == 1) return run_bare(commands, std::vector<std::string>{"--help"});
