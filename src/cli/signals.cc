@@ -1,5 +1,6 @@
 #include "cli/signals.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -45,6 +46,9 @@ Result<StopSignal> StopSignal::create() {
 }
 
 Result<int> StopSignal::wait() {
+  // Waits in poll(), where ThreadSanitizer, too, lets a handler run.
+  pollfd event = {event_.get(), POLLIN, 0};
+  if (retry_on_eintr([&] { return ::poll(&event, 1, -1); }) < 0) return Failure(os_error("poll", "stop signal"));
   std::uint64_t value = 0;
   const auto size = retry_on_eintr([&] { return ::read(event_.get(), &value, sizeof value); });
   if (size != sizeof value) return Failure(os_error("read", "stop signal"));

@@ -152,7 +152,7 @@ class RequestParser {
     return {};
   }
 
-  ApiResult<void> add_token_ids(const Json& array, const std::string& path) {
+  ApiResult<void> add_token_ids(const Json& array, [[maybe_unused]] const std::string& path) {
     std::vector<engine::TokenId> ids;
     ids.reserve(array.size());
     for (std::size_t i = 0; i < array.size(); ++i) {
