@@ -185,21 +185,6 @@ MasterCore::Removal MasterCore::remove(std::string_view key, bool force) {
   return Removal::kRemoved;
 }
 
-std::size_t MasterCore::remove_if(const std::function<bool(std::string_view)>& wanted, bool force) {
-  MutexLock lock(mutex_);
-  std::size_t removed = 0;
-  for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
-    if (!holdings_[entry].listed || (!force && leased_locked(entry))) continue;
-    const std::string key = key_of_locked(entry);
-    if (!wanted(key)) continue;
-    retire_locked(entry);
-    if (observer_ != nullptr) observer_->on_remove(key);
-    ++removed;
-  }
-  counters_.removes += removed;
-  return removed;
-}
-
 std::vector<std::string> MasterCore::keys() {
   MutexLock lock(mutex_);
   std::vector<std::string> keys;
@@ -207,6 +192,14 @@ std::vector<std::string> MasterCore::keys() {
     if (holdings_[entry].listed) keys.push_back(key_of_locked(entry));
   }
   return keys;
+}
+
+std::vector<MasterCore::Replica> MasterCore::replicas(std::string_view key) {
+  MutexLock lock(mutex_);
+  const auto number = find_locked(key, checksum64(key));
+  if (!number) return {};
+  return {{segment_of(*number).name, holdings_[*number].placed.place.offset,
+           index_.entry(*number).size.load(std::memory_order_relaxed)}};
 }
 
 }  // namespace nmc::store

@@ -229,6 +229,16 @@ void MasterCore::unmount_locked(std::uint16_t number) {
   leave_segment_locked(number);
 }
 
+void MasterCore::keep_house(Nanos parked_lifetime) {
+  MutexLock lock(mutex_);
+  sweep_limbo_locked();
+  while (const auto oldest = find_parked_locked(std::nullopt)) {
+    if (segments_[*oldest]->parked_at > ticks_ago_locked(parked_lifetime)) return;
+    log_info("store: nobody took segment {} over, it is unmounted", segments_[*oldest]->name);
+    unmount_locked(*oldest);
+  }
+}
+
 // One entry less. The last one out of a segment that is no longer mounted takes it along.
 void MasterCore::leave_segment_locked(std::uint16_t number) {
   MountedSegment& segment = *segments_[number];

@@ -104,6 +104,8 @@ class MasterCore {
   // What it holds and no other segment has is gone for readers; who has it pinned keeps it. kNotFound.
   Result<void> unmount(std::uint32_t number) NMC_EXCLUDES(mutex_);
   std::vector<SegmentInfo> segments() NMC_EXCLUDES(mutex_);
+  // Now and then: frees what nobody has pinned any more, and unmounts what has been parked for `parked_lifetime`.
+  void keep_house(Nanos parked_lifetime) NMC_EXCLUDES(mutex_);
 
   struct Space {
     std::uint32_t entry = 0;
@@ -152,9 +154,13 @@ class MasterCore {
   enum class Removal { kRemoved, kAbsent, kLeased };
   // `force`: whatever its lease.
   Removal remove(std::string_view key, bool force = true) NMC_EXCLUDES(mutex_);
-  // Every object whose key `wanted` accepts; how many went. Without `force` leased ones stay.
-  std::size_t remove_if(const std::function<bool(std::string_view)>& wanted, bool force) NMC_EXCLUDES(mutex_);
-  std::vector<std::string> keys() NMC_EXCLUDES(mutex_);
+  std::vector<std::string> keys() NMC_EXCLUDES(mutex_);  // of all that can be found
+  struct Replica {
+    std::string segment;  // its name
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+  };
+  std::vector<Replica> replicas(std::string_view key) NMC_EXCLUDES(mutex_);
 
   // Fills in what the master knows: all but the disk tier's.
   void fill_stats(StoreStats& stats) NMC_EXCLUDES(mutex_);

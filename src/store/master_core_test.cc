@@ -132,6 +132,16 @@ TEST(MasterSegments, AParkedOneHidesItsObjectsUntilAnotherOwnerTakesItOver) {
   EXPECT_EQ(master.core().segments().front().used_bytes, 2 * 64u);
 }
 
+TEST(MasterSegments, WhatNobodyTakesOverIsUnmountedInTheEnd) {
+  TestMaster master;
+  ASSERT_TRUE(master.core().park(master.mount("host:1", 4096, 5)));
+  master.core().keep_house(10s);
+  EXPECT_EQ(master.core().segments().size(), 1u);
+  master.time().advance(11s);
+  master.core().keep_house(10s);
+  EXPECT_THAT(master.core().segments(), ::testing::IsEmpty());
+}
+
 TEST(MasterReservations, AreTheirClientsAloneAndEndWithIt) {
   TestMaster master({.reservation_lifetime = 30s});
   master.mount("a", 4096);
@@ -198,19 +208,6 @@ TEST(MasterRemoval, TheLeaseOfAReaderThatIsGoneStillHolds) {
   EXPECT_EQ(master.core().remove("k", false), MasterCore::Removal::kLeased);
   master.time().advance(4s);
   EXPECT_EQ(master.core().remove("k", false), MasterCore::Removal::kRemoved);
-}
-
-TEST(MasterRemoval, ByPredicateSparesLeasedOnes) {
-  TestMaster master({.lease = 3s});
-  master.mount("a", 4096);
-  for (const char* key : {"x1", "x2", "y1"}) ASSERT_TRUE(master.put(key, "v"));
-  ASSERT_TRUE(master.put(std::string(200, 'x'), "v"));  // a key too long for its entry
-  EXPECT_TRUE(master.get("x1"));
-  const auto with_x = [](std::string_view key) { return key.starts_with("x"); };
-  EXPECT_EQ(master.core().remove_if(with_x, false), 2u);
-  EXPECT_THAT(master.core().keys(), UnorderedElementsAre("x1", "y1"));
-  EXPECT_EQ(master.core().remove_if(with_x, true), 1u);
-  EXPECT_THAT(master.core().keys(), ElementsAre("y1"));
 }
 
 TEST(MasterCommit, TheFirstOneKeepsTheKeyUnlessTheNextReplacesIt) {

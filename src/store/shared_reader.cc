@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -66,35 +67,86 @@ std::optional<Pin> SharedStoreReader::lookup(std::string_view key) {
   return pin;
 }
 
-bool SharedStoreReader::verify(const Pin& pin) {
+std::int64_t SharedStoreReader::copy(std::string_view key, std::span<const std::span<std::byte>> to) {
+  Pin pin;
+  const bool over_cap = pins_.header().over_limbo_cap.load(std::memory_order_relaxed) != 0;
+  bool hit = !over_cap && find(key, pin) == Answer::kFound;
+  std::span<const std::byte> bytes = pin.bytes();
+  if (hit) {
+    std::size_t room = 0;
+    for (const auto& span : to) room += span.size();
+    if (room < bytes.size()) return kTooLarge;
+    const auto wanted = unverified(pin);
+    if (!wanted || to.size() != 1) {
+      hit = !wanted || verify(pin);
+      for (const auto& span : to) {
+        if (!hit || bytes.empty()) break;
+        const std::size_t take = std::min(span.size(), bytes.size());
+        std::memcpy(span.data(), bytes.data(), take);
+        bytes = bytes.subspan(take);
+      }
+    } else {
+      hit = settle(pin, copy_and_checksum64(to[0].first(bytes.size()), bytes) == *wanted);
+    }
+  }
+  count_lookup(hit);
+  return hit ? static_cast<std::int64_t>(pin.bytes().size()) : kMissed;
+}
+
+std::optional<std::uint64_t> SharedStoreReader::unverified(const Pin& pin) const {
   const auto number = static_cast<std::size_t>(pin.word_ - &pins_.word(0));
   const IndexEntry& entry = view_.entry(static_cast<std::uint32_t>(number));
-  if ((unpack_meta(entry.meta.load(std::memory_order_relaxed)).flags & kChecksumValid) == 0) return true;
-  if (verified_[number].load(std::memory_order_relaxed) == pin.generation()) return true;
-  if (checksum64(pin.bytes()) != entry.checksum.load(std::memory_order_relaxed)) {
+  if ((unpack_meta(entry.meta.load(std::memory_order_relaxed)).flags & kChecksumValid) == 0) return std::nullopt;
+  if (verified_[number].load(std::memory_order_relaxed) == pin.generation()) return std::nullopt;
+  return entry.checksum.load(std::memory_order_relaxed);
+}
+
+bool SharedStoreReader::settle(const Pin& pin, bool right) {
+  const auto number = static_cast<std::size_t>(pin.word_ - &pins_.word(0));
+  if (right)
+    verified_[number].store(pin.generation(), std::memory_order_relaxed);
+  else
     damaged_found_.fetch_add(1, std::memory_order_relaxed);
-    return false;
-  }
-  verified_[number].store(pin.generation(), std::memory_order_relaxed);
+  return right;
+}
+
+bool SharedStoreReader::verify(const Pin& pin) {
+  const auto wanted = unverified(pin);
+  return !wanted || settle(pin, checksum64(pin.bytes()) == *wanted);
+}
+
+bool SharedStoreReader::contains(std::string_view key) { return look(key).has_value(); }
+
+bool SharedStoreReader::probe(std::string_view key) {
+  const auto number = look(key);
+  if (!number) return false;
+  // Of the generation that is there now: should it be another, this use is of an object with another key, once.
+  const std::uint64_t generation = generation_of(view_.entry(*number).commit.load(std::memory_order_relaxed));
+  Pins::touch(pins_.word(*number), generation, clock_.stamp());
   return true;
 }
 
-bool SharedStoreReader::contains(std::string_view key) {
+// The entry that holds the key now.
+std::optional<std::uint32_t> SharedStoreReader::look(std::string_view key) {
   const std::uint64_t hash = checksum64(key);
   if (key.size() > kInlineKeyBytes) {  // equality of a long key is seen only under a pin
     Pin pin;
-    return find(key, pin) == Answer::kFound;
+    if (find(key, pin) != Answer::kFound) return std::nullopt;
+    return static_cast<std::uint32_t>(pin.word_ - &pins_.word(0));
   }
   for (int i = 0; i < kTries; ++i) {
+    std::uint32_t found = 0;
     const IndexView::ProbeEnd end = view_.probe(hash, [&](std::uint32_t number) {
       const IndexEntry& entry = view_.entry(number);
       const std::uint64_t seen = entry.commit.load(std::memory_order_acquire);
+      found = number;
       return state_of(seen) == EntryState::kCommitted && entry_may_hold(entry, key, hash) &&
              entry.commit.load(std::memory_order_acquire) == seen;
     });
-    if (end != IndexView::ProbeEnd::kFlipped) return end == IndexView::ProbeEnd::kStopped;
+    if (end == IndexView::ProbeEnd::kStopped) return found;
+    if (end == IndexView::ProbeEnd::kMiss) return std::nullopt;
   }
-  return false;
+  return std::nullopt;
 }
 
 SharedStoreReader::Answer SharedStoreReader::find(std::string_view key, Pin& pin) {

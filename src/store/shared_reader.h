@@ -42,6 +42,12 @@ class SharedStoreReader {
   std::optional<Pin> lookup(std::string_view key);
   // Whether it is readable now. A hint: nothing is held.
   bool contains(std::string_view key);
+  // The same, and counts as a use.
+  bool probe(std::string_view key);
+  // Copies the object into `to`, one span after the other, and verifies it on the way where lookup() would. Its size;
+  // kMissed; or kTooLarge when it is larger than the spans, which then are untouched.
+  static constexpr std::int64_t kMissed = -1, kTooLarge = -2;
+  std::int64_t copy(std::string_view key, std::span<const std::span<std::byte>> to);
 
   // For those who have the master's lock to fall back on:
   enum class Answer {
@@ -80,7 +86,11 @@ class SharedStoreReader {
   std::span<const std::byte> bytes_at(std::uint64_t location, std::uint64_t size);
   const MappedSegment* map_segment(std::uint32_t number) NMC_EXCLUDES(segments_mutex_);
   void retire_locked(MappedSegment* segment) NMC_REQUIRES(segments_mutex_);
+  // The checksum that a pinned object must have, unless it is known to be right.
+  std::optional<std::uint64_t> unverified(const Pin& pin) const;
+  bool settle(const Pin& pin, bool right);
   bool verify(const Pin& pin);
+  std::optional<std::uint32_t> look(std::string_view key);
 
   std::function<Result<UniqueFd>(std::uint32_t)> open_segment_;
   Mapping index_;

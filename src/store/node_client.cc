@@ -1,0 +1,728 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <functional>
+
+#include "base/check.h"
+#include "base/failpoint.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "net/channel.h"
+#include "store/client.h"
+#include "store/protocol.h"
+#include "store/segment.h"
+#include "store/shared_reader.h"
+
+namespace nmc::store {
+namespace {
+
+using net::Address;
+using net::BodyReader;
+using net::BodyWriter;
+using net::Carrier;
+using net::Channel;
+
+constexpr std::size_t kIdleChannelsMax = 16;
+// Of one message's keys and payload on a Unix socket; the rest of a datagram is for lengths and options.
+constexpr std::size_t kUnixMessageBytes = net::kDatagramBytesMax - (16 << 10);
+
+Outcome code_of(StoreCode code) { return outcome_of(code); }
+Outcome code_of(const Error& error) { return outcome_of(store_code_for(error)); }
+
+std::optional<StoreCode> wrong_key(std::string_view key) {
+  if (key.empty()) return StoreCode::kInvalidParams;
+  if (key.size() > kKeyBytesMax) return StoreCode::kInvalidKey;
+  return std::nullopt;
+}
+
+std::uint64_t size_of_parts(std::span<const std::span<const std::byte>> parts) {
+  std::uint64_t bytes = 0;
+  for (const auto& part : parts) bytes += part.size();
+  return bytes;
+}
+
+// The shared files as one membership of the store sees them: reads through its own pin table, and the writable side of
+// segments, which stays in here.
+class Membership {
+ public:
+  static Result<std::unique_ptr<Membership>> create(ClientFiles files, TouchClock& clock) {
+    auto membership = std::make_unique<Membership>();
+    membership->client = files.client;
+    membership->open_segment_ = files.open_segment;
+    NMC_ASSIGN_OR_RETURN(membership->reader, SharedStoreReader::open(std::move(files), clock));
+    return membership;
+  }
+
+  // Where a reservation's bytes go.
+  Result<std::span<std::byte>> writable(const PlaceOnWire& place, std::uint64_t bytes) NMC_EXCLUDES(mutex_) {
+    const std::uint64_t incarnation = incarnation_of(reader->index().segment_word(place.segment));
+    MutexLock lock(mutex_);
+    auto& segment = segments_[place.segment];
+    if (!segment || segment->incarnation != incarnation) {
+      NMC_ASSIGN_OR_RETURN(UniqueFd fd, open_segment_(place.segment));
+      NMC_ASSIGN_OR_RETURN(Segment opened,
+                           Segment::open(std::move(fd), {reader->index().boot_id(), place.segment, incarnation}));
+      segment.emplace(Writable{incarnation, std::move(opened)});
+    }
+    if (place.offset > segment->segment.size() || bytes > segment->segment.size() - place.offset)
+      return corrupt("store: a place outside segment {}", place.segment);
+    return segment->segment.bytes(place.offset, bytes);
+  }
+
+  std::unique_ptr<SharedStoreReader> reader;
+  std::uint32_t client = 0;
+
+ private:
+  struct Writable {
+    std::uint64_t incarnation;
+    Segment segment;
+  };
+  std::function<Result<UniqueFd>(std::uint32_t)> open_segment_;
+  Mutex mutex_;
+  std::array<std::optional<Writable>, kSegmentsMax> segments_ NMC_GUARDED_BY(mutex_);
+};
+
+class NodeClient final : public Client {
+ public:
+  explicit NodeClient(ClientOptions options) : options_(std::move(options)) {}
+  ~NodeClient() override { leave(); }
+
+  Result<void> open() {
+    NMC_ASSIGN_OR_RETURN(address_, Address::parse(options_.server));
+    name_ = options_.hostname;
+    if (options_.shared_memory) NMC_RETURN_IF_ERROR(find_shared_memory());
+    if (const auto joined = membership(); !joined) return Failure(joined.error());
+    if (options_.segment_bytes > 0) return mount();
+    return healthy_or_error();
+  }
+
+  const std::string& name() const override { return name_; }
+
+  Outcome exists(std::string_view key) override {
+    Outcome outcome = 0;
+    exists(std::span(&key, 1), std::span(&outcome, 1));
+    return outcome;
+  }
+
+  void exists(std::span<const std::string_view> keys, std::span<Outcome> outcomes) override {
+    if (Membership* shared = shared_memory()) {
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        const auto wrong = wrong_key(keys[i]);
+        outcomes[i] = wrong ? code_of(*wrong) : shared->reader->probe(keys[i]) ? 1 : 0;
+      }
+      shared_reads_.fetch_add(keys.size(), std::memory_order_relaxed);
+      return;
+    }
+    ask_for_keys(Op::kExists, keys, outcomes, [](BodyReader& reader) {
+      return static_cast<Outcome>(static_cast<std::int32_t>(reader.get_u32("exists")));
+    });
+  }
+
+  Outcome size_of(std::string_view key) override {
+    if (const auto wrong = wrong_key(key)) return code_of(*wrong);
+    if (Membership* shared = shared_memory()) {
+      const auto pin = shared->reader->lookup(key);
+      shared_reads_.fetch_add(1, std::memory_order_relaxed);
+      return pin ? static_cast<Outcome>(pin->bytes().size()) : code_of(StoreCode::kObjectNotFound);
+    }
+    Outcome outcome = 0;
+    ask_for_keys(Op::kSizes, std::span(&key, 1), std::span(&outcome, 1),
+                 [](BodyReader& reader) { return static_cast<Outcome>(reader.get_u64("size")); });
+    return outcome;
+  }
+
+  Outcome view(std::string_view key, View& view) override {
+    if (const auto wrong = wrong_key(key)) return code_of(*wrong);
+    if (Membership* shared = shared_memory()) {
+      auto pin = shared->reader->lookup(key);
+      if (!pin) return code_of(StoreCode::kObjectNotFound);
+      count_shared_read(pin->bytes().size());
+      view = View(*std::move(pin));
+      return 0;
+    }
+    std::vector<std::byte> received;
+    std::span<std::byte> to;
+    const ReadOnWire whole{.key = key, .bytes = UINT64_MAX};
+    Outcome outcome = 0;
+    receive_reads(std::span(&whole, 1), std::span(&outcome, 1), [&](std::span<const Outcome> sizes) {
+      received.resize(static_cast<std::size_t>(sizes[0]));
+      to = received;
+      return std::span<const std::span<std::byte>>(&to, 1);
+    });
+    if (outcome < 0) return outcome;
+    view = View(std::move(received));
+    return 0;
+  }
+
+  void read(std::span<const Read> reads, std::span<Outcome> outcomes) override {
+    if (Membership* shared = shared_memory()) {
+      for (std::size_t i = 0; i < reads.size(); ++i) outcomes[i] = read_shared(*shared, reads[i]);
+      return;
+    }
+    std::vector<ReadOnWire> wanted;
+    for (const Read& read : reads) {
+      std::uint64_t room = 0;
+      for (const auto& span : read.to) room += span.size();
+      wanted.push_back({.key = read.key, .bytes = room});
+    }
+    std::vector<std::span<std::byte>> to;
+    receive_reads(wanted, outcomes, [&](std::span<const Outcome> sizes) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        std::uint64_t left = sizes[i] > 0 ? static_cast<std::uint64_t>(sizes[i]) : 0;
+        for (const auto& span : reads[i].to) {
+          const std::uint64_t take = std::min<std::uint64_t>(left, span.size());
+          if (take > 0) to.push_back(span.first(take));
+          left -= take;
+        }
+      }
+      return std::span<const std::span<std::byte>>(to);
+    });
+  }
+
+  void read_ranges(std::string_view key, std::span<const Range> ranges, std::span<Outcome> outcomes) override {
+    if (const auto wrong = wrong_key(key)) {
+      std::fill(outcomes.begin(), outcomes.end(), code_of(*wrong));
+      return;
+    }
+    if (Membership* shared = shared_memory()) {
+      const auto pin = shared->reader->lookup(key);
+      for (std::size_t i = 0; i < ranges.size(); ++i) {
+        const Range& range = ranges[i];
+        outcomes[i] = code_of(StoreCode::kObjectNotFound);
+        if (!pin) continue;
+        const std::span<const std::byte> bytes = pin->bytes();
+        outcomes[i] = code_of(StoreCode::kInvalidParams);
+        if (range.offset > bytes.size() || range.to.size() > bytes.size() - range.offset) continue;
+        std::memcpy(range.to.data(), bytes.data() + range.offset, range.to.size());
+        count_shared_read(range.to.size());
+        outcomes[i] = static_cast<Outcome>(range.to.size());
+      }
+      return;
+    }
+    std::vector<ReadOnWire> wanted;
+    for (const Range& range : ranges)
+      wanted.push_back({.key = key, .whole = false, .offset = range.offset, .bytes = range.to.size()});
+    std::vector<std::span<std::byte>> to;
+    receive_reads(wanted, outcomes, [&](std::span<const Outcome> sizes) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        if (sizes[i] > 0) to.push_back(ranges[i].to);
+      }
+      return std::span<const std::span<std::byte>>(to);
+    });
+  }
+
+  void put(std::span<const Put> puts, const PutOptions& options, std::span<Outcome> outcomes) override {
+    // What can be answered here is; what is small goes along with a message; the rest is copied into shared memory.
+    std::vector<std::size_t> small, large;
+    Membership* shared = shared_memory();
+    for (std::size_t i = 0; i < puts.size(); ++i) {
+      const std::uint64_t bytes = size_of_parts(puts[i].parts);
+      if (const auto wrong = wrong_key(puts[i].key)) {
+        outcomes[i] = code_of(*wrong);
+      } else if (bytes == 0) {
+        outcomes[i] = code_of(StoreCode::kInvalidParams);
+      } else if (shared != nullptr && !options.replace && shared->reader->contains(puts[i].key)) {
+        outcomes[i] = 0;
+      } else {
+        (shared == nullptr || bytes <= kInlineBytesMax ? small : large).push_back(i);
+      }
+    }
+    put_along(puts, small, options, outcomes);
+    put_shared(puts, large, options, outcomes);
+  }
+
+  void remove(std::span<const std::string_view> keys, bool force, std::span<Outcome> outcomes) override {
+    ask_for_keys(
+        Op::kRemove, keys, outcomes,
+        [](BodyReader& reader) { return static_cast<Outcome>(static_cast<std::int32_t>(reader.get_u32("code"))); },
+        [force](BodyWriter& writer) { writer.put_u8(force ? 1 : 0); });
+  }
+
+  Outcome remove_matching(const std::string& pattern, bool force) override {
+    return remove_some(false, pattern, force);
+  }
+  Outcome remove_all(bool force) override { return remove_some(true, "", force); }
+
+  Outcome replicas(std::string_view key, std::vector<ReplicaInfo>& replicas) override {
+    if (const auto wrong = wrong_key(key)) return code_of(*wrong);
+    BodyWriter body;
+    body.put_string(key);
+    const Result<void> done = call(Op::kReplicas, body.bytes(), [&](const Channel::Reply& reply) -> Result<void> {
+      BodyReader reader = reply.reader();
+      const std::uint32_t count = reader.get_count("replicas", 20);
+      for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
+        ReplicaInfo info;
+        info.segment = std::string(reader.get_string("segment"));
+        info.offset = reader.get_u64("offset");
+        info.bytes = reader.get_u64("bytes");
+        replicas.push_back(std::move(info));
+      }
+      return reader.finish();
+    });
+    if (!done) return code_of(done.error());
+    return replicas.empty() ? code_of(StoreCode::kObjectNotFound) : 0;
+  }
+
+  bool healthy() override { return healthy_or_error().has_value(); }
+
+  ClientCounters counters() override {
+    ClientCounters counters;
+    counters.shared_reads = shared_reads_.load(std::memory_order_relaxed);
+    counters.shared_read_bytes = shared_read_bytes_.load(std::memory_order_relaxed);
+    counters.shared_writes = shared_writes_.load(std::memory_order_relaxed);
+    counters.shared_write_bytes = shared_write_bytes_.load(std::memory_order_relaxed);
+    MutexLock lock(mutex_);
+    counters.unix_socket = past_unix_;
+    counters.tcp = past_tcp_;
+    for (const auto& channel : idle_) add_counters(*channel, counters.unix_socket, counters.tcp);
+    return counters;
+  }
+
+ private:
+  using OnReply = std::function<Result<void>(const Channel::Reply&)>;
+
+  // ---- where the store is ----
+
+  // On the same host the master tells its socket's path, and answers there with the same boot id.
+  Result<void> find_shared_memory() {
+    if (address_.carrier == Carrier::kUnix) {
+      unix_address_ = address_;
+      return {};
+    }
+    NMC_ASSIGN_OR_RETURN(const auto channel, Channel::connect(address_, channel_options()));
+    NMC_ASSIGN_OR_RETURN(const Channel::Reply reply, channel->call({.op = static_cast<std::uint16_t>(Op::kWhere)}));
+    BodyReader reader = reply.reader();
+    const std::uint64_t boot_id = reader.get_u64("boot id");
+    const std::string path(reader.get_string("socket"));
+    NMC_RETURN_IF_ERROR(reader.finish());
+    if (path.size() > net::kUnixPathBytesMax) return {};
+    const Address there{.carrier = Carrier::kUnix, .path = path};
+    const auto local = Channel::connect(there, channel_options());
+    if (!local) return {};  // another host, or another user's view of this one
+    const auto pong = (*local)->call({.op = static_cast<std::uint16_t>(Op::kPing)});
+    if (!pong) return {};
+    BodyReader answer = pong->reader();
+    if (answer.get_u64("boot id") == boot_id) unix_address_ = there;
+    return {};
+  }
+
+  net::ChannelOptions channel_options() const {
+    net::ChannelOptions options;
+    options.token = options_.token;
+    options.connect_deadline = options_.connect_deadline;
+    options.progress_deadline = options_.progress_deadline;
+    return options;
+  }
+
+  // ---- membership ----
+
+  // nullptr: messages only. Never waits for a master: what was joined once stays readable.
+  Membership* shared_memory() { return unix_address_ ? current_.load(std::memory_order_acquire) : nullptr; }
+
+  // Joins the store, if that isn't done.
+  Result<Membership*> membership() NMC_EXCLUDES(join_mutex_) {
+    if (!unix_address_) return nullptr;
+    if (Membership* joined = current_.load(std::memory_order_acquire)) return joined;
+    MutexLock lock(join_mutex_);
+    return join_locked();
+  }
+
+  Result<Membership*> join_locked() NMC_REQUIRES(join_mutex_) {
+    NMC_ASSIGN_OR_RETURN(auto channel, Channel::connect(*unix_address_, channel_options()));
+    BodyWriter body;
+    body.put_string(options_.hostname);
+    ClientFiles files;
+    {
+      NMC_ASSIGN_OR_RETURN(Channel::Reply reply,
+                           channel->call({.op = static_cast<std::uint16_t>(Op::kJoin), .body = body.bytes()}));
+      BodyReader reader = reply.reader();
+      files.client = reader.get_u32("client");
+      (void)reader.get_u64("boot id");
+      NMC_RETURN_IF_ERROR(reader.finish());
+      if (reply.fds.size() != 2) return corrupt("store: {} files came with the answer, expected 2", reply.fds.size());
+      files.index = std::move(reply.fds[0]);
+      files.pins = std::move(reply.fds[1]);
+    }
+    files.open_segment = [this](std::uint32_t number) { return fetch_segment(number); };
+    NMC_ASSIGN_OR_RETURN(auto joined, Membership::create(std::move(files), clock_));
+    NMC_RETURN_IF_ERROR(joined->reader->lock_for_life());
+    NMC_RETURN_IF_ERROR(channel->call({.op = static_cast<std::uint16_t>(Op::kReady)}));
+    memberships_.push_back(std::move(joined));  // earlier ones stay: somebody may have something of theirs pinned
+    current_.store(memberships_.back().get(), std::memory_order_release);
+    give_back(std::move(channel));
+    return memberships_.back().get();
+  }
+
+  Result<UniqueFd> fetch_segment(std::uint32_t number) {
+    BodyWriter body;
+    body.put_u32(number);
+    UniqueFd fd;
+    NMC_RETURN_IF_ERROR(call(Op::kSegmentFile, body.bytes(), [&](const Channel::Reply& reply) -> Result<void> {
+      if (reply.fds.size() != 1) return corrupt("store: {} files came for segment {}", reply.fds.size(), number);
+      fd = std::move(const_cast<Channel::Reply&>(reply).fds[0]);
+      return {};
+    }));
+    return fd;
+  }
+
+  Result<void> mount() {
+    NMC_ASSIGN_OR_RETURN(Membership* const joined, membership());
+    // A name that no other client has, unless the caller chose one.
+    if (name_.find(':') == std::string::npos || name_.back() == ']')
+      name_ += ":" + std::to_string(joined == nullptr ? 1 : 1024 + joined->client % 64000);
+    BodyWriter body;
+    body.put_u64(options_.segment_bytes).put_string(name_);
+    return call(Op::kMount, body.bytes(), nullptr);
+  }
+
+  void leave() {
+    if (shared_memory() == nullptr) return;
+    // While its own pins are gone already: views go before their client.
+    if (auto channel = take_channel()) (void)(*channel)->call({.op = static_cast<std::uint16_t>(Op::kLeave)});
+  }
+
+  // ---- connections ----
+
+  Result<std::unique_ptr<Channel>> take_channel() NMC_EXCLUDES(mutex_) {
+    {
+      MutexLock lock(mutex_);
+      if (!idle_.empty()) {
+        std::unique_ptr<Channel> channel = std::move(idle_.back());
+        idle_.pop_back();
+        return channel;
+      }
+    }
+    return connect();
+  }
+
+  Result<std::unique_ptr<Channel>> connect() {
+    if (!unix_address_) return Channel::connect(address_, channel_options());
+    NMC_ASSIGN_OR_RETURN(auto channel, Channel::connect(*unix_address_, channel_options()));
+    const Membership* joined = current_.load(std::memory_order_acquire);
+    BodyWriter body;
+    body.put_u32(joined->client).put_u64(joined->reader->index().boot_id());
+    const auto attached = channel->call({.op = static_cast<std::uint16_t>(Op::kAttach), .body = body.bytes()});
+    if (attached) return channel;
+    if (attached.error().code != ErrorCode::kNotFound) return Failure(attached.error());
+    // Another store than the one we know: join it, and bring our memory again.
+    {
+      MutexLock lock(join_mutex_);
+      if (current_.load(std::memory_order_acquire) == joined) {
+        log_info("store: {} is a new store, joining it", unix_address_->to_string());
+        NMC_RETURN_IF_ERROR(join_locked());
+        if (options_.segment_bytes > 0) {
+          BodyWriter mounting;
+          mounting.put_u64(options_.segment_bytes).put_string(name_);
+          NMC_ASSIGN_OR_RETURN(auto fresh, take_channel());
+          NMC_RETURN_IF_ERROR(fresh->call({.op = static_cast<std::uint16_t>(Op::kMount), .body = mounting.bytes()}));
+          give_back(std::move(fresh));
+        }
+      }
+    }
+    return take_channel();
+  }
+
+  void give_back(std::unique_ptr<Channel> channel) NMC_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    if (channel->usable() && idle_.size() < kIdleChannelsMax) {
+      idle_.push_back(std::move(channel));
+    } else {
+      add_counters(*channel, past_unix_, past_tcp_);
+    }
+  }
+
+  // One request and its reply. A connection that turned out to be dead before it carried anything is tried anew once:
+  // the master may have been restarted since.
+  Result<void> call(Op op, net::ByteSpan body, const OnReply& on_reply, std::span<const net::ByteSpan> payload = {},
+                    const Channel::PlacePayload& place = nullptr) {
+    for (int attempt = 0;; ++attempt) {
+      if (auto injected = failpoint("store.call")) return Failure(*std::move(injected));
+      NMC_ASSIGN_OR_RETURN(auto channel, attempt == 0 ? take_channel() : connect());
+      const auto reply = channel->call({.op = static_cast<std::uint16_t>(op), .body = body, .payload = payload}, place);
+      Result<void> done = {};
+      if (!reply)
+        done = Failure(reply.error());
+      else if (on_reply)
+        done = on_reply(*reply);
+      const bool dead = !channel->usable() && !reply && reply.error().code == ErrorCode::kUnavailable;
+      give_back(std::move(channel));
+      if (!dead || attempt > 0 || !may_repeat(op)) return done;
+      forget_idle();
+    }
+  }
+
+  // What does no harm when it is done twice.
+  static bool may_repeat(Op op) { return op != Op::kReserve && op != Op::kCommit && op != Op::kAbort; }
+
+  void forget_idle() NMC_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    for (const auto& channel : idle_) add_counters(*channel, past_unix_, past_tcp_);
+    idle_.clear();
+  }
+
+  Result<void> healthy_or_error() { return call(Op::kPing, {}, nullptr); }
+
+  static void add_counters(const Channel& channel, ClientCounters::Carrier& unix_socket, ClientCounters::Carrier& tcp) {
+    const auto values = channel.counters().values();
+    ClientCounters::Carrier& carrier = channel.carrier() == Carrier::kUnix ? unix_socket : tcp;
+    carrier.messages += values.messages_sent;
+    carrier.bytes_sent += values.payload_bytes_sent;
+    carrier.bytes_received += values.payload_bytes_received;
+  }
+
+  // ---- operations ----
+
+  void count_shared_read(std::uint64_t bytes) {
+    shared_reads_.fetch_add(1, std::memory_order_relaxed);
+    shared_read_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
+  Outcome read_shared(Membership& shared, const Read& read) {
+    if (const auto wrong = wrong_key(read.key)) return code_of(*wrong);
+    const std::int64_t copied = shared.reader->copy(read.key, read.to);
+    if (copied == SharedStoreReader::kMissed) return code_of(StoreCode::kObjectNotFound);
+    if (copied == SharedStoreReader::kTooLarge) return code_of(StoreCode::kInvalidParams);
+    count_shared_read(static_cast<std::uint64_t>(copied));
+    return copied;
+  }
+
+  // Messages of up to kUnixMessageBytes of keys, or as many as one takes.
+  void ask_for_keys(Op op, std::span<const std::string_view> keys, std::span<Outcome> outcomes,
+                    const std::function<Outcome(BodyReader&)>& outcome_in,
+                    const std::function<void(BodyWriter&)>& put_head = nullptr) {
+    for (std::size_t begin = 0, end = 0; begin < keys.size(); begin = end) {
+      std::size_t bytes = 0;
+      std::vector<std::string_view> sent;
+      for (; end < keys.size() && end - begin < kBatchItemsMax / 16 && bytes < kUnixMessageBytes / 2; ++end) {
+        const std::string_view key = keys[end].substr(0, kKeyBytesMax + 1);  // one too long is refused all the same
+        bytes += key.size() + 8;
+        sent.push_back(key);
+      }
+      BodyWriter body;
+      if (put_head) put_head(body);
+      body.put_u32(static_cast<std::uint32_t>(sent.size()));
+      for (const std::string_view key : sent) body.put_string(key);
+      const Result<void> done = call(op, body.bytes(), [&](const Channel::Reply& reply) {
+        BodyReader reader = reply.reader();
+        for (std::size_t i = begin; i < end; ++i) outcomes[i] = outcome_in(reader);
+        return reader.finish();
+      });
+      if (!done)
+        std::fill(outcomes.begin() + static_cast<std::ptrdiff_t>(begin),
+                  outcomes.begin() + static_cast<std::ptrdiff_t>(end), code_of(done.error()));
+    }
+  }
+
+  Outcome remove_some(bool all, const std::string& pattern, bool force) {
+    BodyWriter body;
+    body.put_u8(force ? 1 : 0).put_u8(all ? 1 : 0).put_string(pattern);
+    Outcome removed = 0;
+    const Result<void> done = call(Op::kRemoveMatching, body.bytes(), [&](const Channel::Reply& reply) {
+      BodyReader reader = reply.reader();
+      removed = static_cast<Outcome>(reader.get_u64("removed"));
+      return reader.finish();
+    });
+    return done ? removed : code_of(done.error());
+  }
+
+  // `place` is told the outcome of each and gives the spans for the bytes of those that succeeded, in order.
+  void receive_reads(std::span<const ReadOnWire> reads, std::span<Outcome> outcomes,
+                     const std::function<std::span<const std::span<std::byte>>(std::span<const Outcome>)>& place) {
+    BodyWriter body;
+    body.put_u32(static_cast<std::uint32_t>(reads.size()));
+    for (const ReadOnWire& read : reads) {
+      put_read(body, {read.key.substr(0, kKeyBytesMax + 1), read.whole, read.offset, read.bytes});
+    }
+    const auto take_outcomes = [&](net::ByteSpan answer) -> Result<std::uint64_t> {
+      BodyReader reader(answer);
+      std::uint64_t total = 0;
+      for (std::size_t i = 0; i < reads.size(); ++i) {
+        outcomes[i] = static_cast<Outcome>(reader.get_u64("outcome"));
+        if (outcomes[i] > 0) {
+          if (static_cast<std::uint64_t>(outcomes[i]) > reads[i].bytes)
+            return corrupt("store: {} bytes came, at most {} were asked for", outcomes[i], reads[i].bytes);
+          total += static_cast<std::uint64_t>(outcomes[i]);
+        }
+      }
+      NMC_RETURN_IF_ERROR(reader.finish());
+      return total;
+    };
+    const Result<void> done = call(
+        Op::kRead, body.bytes(),
+        [&](const Channel::Reply& reply) -> Result<void> {
+          NMC_ASSIGN_OR_RETURN(const std::uint64_t total, take_outcomes(reply.body));
+          if (total == reply.payload_bytes) return {};
+          return corrupt("store: {} bytes came, {} were announced", reply.payload_bytes, total);
+        },
+        {},
+        [&](net::ByteSpan answer, std::uint64_t bytes) -> Result<std::span<const net::MutableByteSpan>> {
+          NMC_ASSIGN_OR_RETURN(const std::uint64_t total, take_outcomes(answer));
+          if (total != bytes) return corrupt("store: {} bytes come, {} were announced", bytes, total);
+          return place(outcomes);
+        });
+    if (!done) std::fill(outcomes.begin(), outcomes.end(), code_of(done.error()));
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      if (const auto wrong = wrong_key(reads[i].key)) outcomes[i] = code_of(*wrong);
+    }
+  }
+
+  // The bytes travel with the message.
+  void put_along(std::span<const Put> puts, std::span<const std::size_t> which, const PutOptions& options,
+                 std::span<Outcome> outcomes) {
+    const bool datagrams = unix_address_.has_value();
+    for (std::size_t begin = 0, end = 0; begin < which.size(); begin = end) {
+      std::uint64_t bytes = 0;
+      std::vector<net::ByteSpan> payload;
+      BodyWriter items;
+      for (; end < which.size(); ++end) {
+        const Put& put = puts[which[end]];
+        const std::uint64_t more = size_of_parts(put.parts);
+        const std::uint64_t so_far = bytes + items.bytes().size();
+        if (end > begin && so_far + more + put.key.size() + 16 > (datagrams ? kUnixMessageBytes : 64u << 20)) break;
+        items.put_string(put.key).put_u64(more);
+        for (const auto& part : put.parts) payload.push_back(part);
+        bytes += more;
+      }
+      BodyWriter body;
+      put_options(body, options);
+      body.put_u32(static_cast<std::uint32_t>(end - begin)).put_fixed(items.bytes());
+      const Result<void> done = call(
+          Op::kPut, body.bytes(),
+          [&](const Channel::Reply& reply) {
+            BodyReader reader = reply.reader();
+            for (std::size_t i = begin; i < end; ++i)
+              outcomes[which[i]] = static_cast<std::int32_t>(reader.get_u32("code"));
+            return reader.finish();
+          },
+          payload);
+      if (done) continue;
+      for (std::size_t i = begin; i < end; ++i) outcomes[which[i]] = code_of(done.error());
+    }
+  }
+
+  // Reserve, copy, commit.
+  void put_shared(std::span<const Put> puts, std::span<const std::size_t> which, const PutOptions& options,
+                  std::span<Outcome> outcomes) {
+    constexpr std::size_t kAtOnce = 64;  // so that a batch larger than the store doesn't reserve all of it
+    for (std::size_t begin = 0; begin < which.size(); begin += kAtOnce)
+      put_some_shared(puts, which.subspan(begin, std::min(kAtOnce, which.size() - begin)), options, outcomes);
+  }
+
+  void put_some_shared(std::span<const Put> puts, std::span<const std::size_t> which, const PutOptions& options,
+                       std::span<Outcome> outcomes) {
+    Membership* shared = shared_memory();
+    std::vector<std::optional<PlaceOnWire>> places(which.size());
+    BodyWriter body;
+    put_options(body, options);
+    body.put_u32(static_cast<std::uint32_t>(which.size()));
+    for (const std::size_t i : which) body.put_u64(size_of_parts(puts[i].parts));
+    const Result<void> reserved = call(Op::kReserve, body.bytes(), [&](const Channel::Reply& reply) {
+      BodyReader reader = reply.reader();
+      for (std::size_t i = 0; i < which.size(); ++i) {
+        outcomes[which[i]] = static_cast<std::int32_t>(reader.get_u32("code"));
+        if (outcomes[which[i]] == 0) places[i] = get_place(reader);
+      }
+      return reader.finish();
+    });
+    if (!reserved) {
+      for (const std::size_t i : which) outcomes[i] = code_of(reserved.error());
+      return;
+    }
+    BodyWriter commits, aborts;
+    std::vector<std::size_t> committing;
+    std::uint32_t aborting = 0;
+    for (std::size_t i = 0; i < which.size(); ++i) {
+      if (!places[i]) continue;
+      const Put& put = puts[which[i]];
+      const auto space = shared->writable(*places[i], size_of_parts(put.parts));
+      if (!space) {
+        log_warning("store: {}", space.error().message);
+        outcomes[which[i]] = code_of(StoreCode::kTransferFail);
+        aborts.put_u32(places[i]->entry).put_u64(places[i]->generation);
+        ++aborting;
+        continue;
+      }
+      if (auto injected = failpoint("store.fill")) log_warning("store: {}", injected->message);
+      const std::uint64_t checksum = fill(*space, put.parts);
+      commits.put_u32(places[i]->entry).put_u64(places[i]->generation).put_u64(checksum).put_string(put.key);
+      committing.push_back(which[i]);
+      shared_writes_.fetch_add(1, std::memory_order_relaxed);
+      shared_write_bytes_.fetch_add(space->size(), std::memory_order_relaxed);
+    }
+    if (aborting > 0) {
+      BodyWriter message;
+      message.put_u32(aborting).put_fixed(aborts.bytes());
+      (void)call(Op::kAbort, message.bytes(), nullptr);
+    }
+    if (committing.empty()) return;
+    BodyWriter message;
+    put_options(message, options);
+    message.put_u32(static_cast<std::uint32_t>(committing.size())).put_fixed(commits.bytes());
+    const Result<void> done = call(Op::kCommit, message.bytes(), [&](const Channel::Reply& reply) {
+      BodyReader reader = reply.reader();
+      for (const std::size_t i : committing) outcomes[i] = static_cast<std::int32_t>(reader.get_u32("code"));
+      return reader.finish();
+    });
+    if (!done) {
+      for (const std::size_t i : committing) outcomes[i] = code_of(done.error());
+    }
+  }
+
+  static std::uint64_t fill(std::span<std::byte> space, std::span<const std::span<const std::byte>> parts) {
+    if (parts.size() == 1) return copy_and_checksum64(space, parts[0]);
+    std::span<std::byte> left = space;
+    for (const auto& part : parts) {
+      if (!part.empty()) std::memcpy(left.data(), part.data(), part.size());
+      left = left.subspan(part.size());
+    }
+    return checksum64(std::span<const std::byte>(space));
+  }
+
+  const ClientOptions options_;
+  Address address_;
+  std::optional<Address> unix_address_;  // where the master answers on this host
+  std::string name_;
+  TouchClock clock_{real_clock()};
+
+  std::atomic<std::uint64_t> shared_reads_{0}, shared_read_bytes_{0}, shared_writes_{0}, shared_write_bytes_{0};
+
+  Mutex join_mutex_;
+  std::vector<std::unique_ptr<Membership>> memberships_ NMC_GUARDED_BY(join_mutex_);
+  std::atomic<Membership*> current_{nullptr};
+
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Channel>> idle_ NMC_GUARDED_BY(mutex_);
+  ClientCounters::Carrier past_unix_ NMC_GUARDED_BY(mutex_), past_tcp_ NMC_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Client>> Client::connect(ClientOptions options) {
+  auto client = std::make_unique<NodeClient>(std::move(options));
+  NMC_RETURN_IF_ERROR(client->open());
+  return client;
+}
+
+Outcome Client::read(std::string_view key, std::span<std::byte> to) {
+  const Read read{key, std::span(&to, 1)};
+  Outcome outcome = 0;
+  this->read(std::span(&read, 1), std::span(&outcome, 1));
+  return outcome;
+}
+
+Outcome Client::put(std::string_view key, std::span<const std::byte> value, const PutOptions& options) {
+  const Put put{key, std::span(&value, 1)};
+  Outcome outcome = 0;
+  this->put(std::span(&put, 1), options, std::span(&outcome, 1));
+  return outcome;
+}
+
+Outcome Client::remove(std::string_view key, bool force) {
+  Outcome outcome = 0;
+  remove(std::span(&key, 1), force, std::span(&outcome, 1));
+  return outcome;
+}
+
+}  // namespace nmc::store

@@ -1,0 +1,612 @@
+#include "store/node_server.h"
+
+#include <sched.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "base/check.h"
+#include "base/failpoint.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+namespace nmc::store {
+namespace {
+
+using boost::asio::awaitable;
+using net::BodyWriter;
+using net::Reply;
+using net::Request;
+using net::Session;
+
+constexpr auto kLookAtDetached = std::chrono::milliseconds(50);
+constexpr auto kLookAtAll = std::chrono::seconds(1);
+
+Result<UniqueFd> lock_folder(const Path& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd) return Failure(os_error("open", path.string()));
+  if (retry_on_eintr([&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB); }) == 0) return fd;
+  if (errno == EWOULDBLOCK)
+    return already_exists("store folder {}: a living master has it", path.parent_path().string());
+  return Failure(os_error("lock", path.string()));
+}
+
+void put_code(BodyWriter& writer, StoreCode code) { writer.put_u32(static_cast<std::uint32_t>(code)); }
+
+std::optional<StoreCode> wrong_key(std::string_view key) {
+  if (key.empty()) return StoreCode::kInvalidParams;
+  if (key.size() > kKeyBytesMax) return StoreCode::kInvalidKey;
+  return std::nullopt;
+}
+
+// The keys of a message that has nothing else left.
+Result<std::vector<std::string_view>> get_keys(Request& request) {
+  const std::uint32_t count = request.body.get_count("keys", 4);
+  if (count > kBatchItemsMax) return invalid_argument("{} keys in one message, {} is the most", count, kBatchItemsMax);
+  std::vector<std::string_view> keys;
+  keys.reserve(count);
+  for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) keys.push_back(request.body.get_string("key"));
+  NMC_RETURN_IF_ERROR(request.body.finish());
+  return keys;
+}
+
+awaitable<Result<void>> drop_payload(Request& request, std::uint64_t bytes) {
+  std::vector<std::byte> scratch(std::min<std::uint64_t>(bytes, 64 << 10));
+  while (bytes > 0) {
+    const std::uint64_t take = std::min<std::uint64_t>(bytes, scratch.size());
+    const Result<void> read = co_await request.read_payload(std::span(scratch).first(take));
+    if (!read) co_return read;
+    bytes -= take;
+  }
+  co_return Result<void>();
+}
+
+}  // namespace
+
+// ---- start and stop ----
+
+Result<std::unique_ptr<NodeServer>> NodeServer::start(NodeServerOptions options) {
+  std::unique_ptr<NodeServer> server(new NodeServer(std::move(options)));
+  NMC_RETURN_IF_ERROR(server->open());
+  return server;
+}
+
+NodeServer::NodeServer(NodeServerOptions options) : options_(std::move(options)), clock_(*options_.clock) {}
+
+Result<void> NodeServer::open() {
+  NMC_RETURN_IF_ERROR(SharedFiles::in_folder(options_.folder));  // makes it
+  NMC_ASSIGN_OR_RETURN(lock_, lock_folder(options_.folder / kLockName));
+  NMC_ASSIGN_OR_RETURN(core_, open_core());
+  NMC_ASSIGN_OR_RETURN(const PinTable* table, core_->add_client(Clients::Kind::kUser));
+  own_client_ = table->client();
+  NMC_ASSIGN_OR_RETURN(ClientFiles files, core_->files_for(*table));
+  NMC_ASSIGN_OR_RETURN(reader_, SharedStoreReader::open(std::move(files), clock_));
+  net::ChannelServerOptions carriers;
+  carriers.unix_path = (options_.folder / kSocketName).string();
+  carriers.tcp_host = options_.tcp_host;
+  carriers.tcp_port = options_.tcp_port;
+  carriers.token = options_.token;
+  carriers.insecure = options_.insecure;
+  NMC_ASSIGN_OR_RETURN(server_, net::ChannelServer::start(std::move(carriers), *this));
+  housekeeper_ = std::thread([this] { keep_house(); });
+  return {};
+}
+
+Result<std::unique_ptr<MasterCore>> NodeServer::open_core() {
+  NMC_ASSIGN_OR_RETURN(SharedFiles files, SharedFiles::in_folder(options_.folder));
+  MasterCore::Adopted adopted;
+  auto core = MasterCore::adopt(options_.core, std::move(files), clock_, &adopted);
+  if (core) {
+    log_info("store: goes on in {}: {} objects in {} segments, {} clients", options_.folder.string(), adopted.objects,
+             adopted.segments, adopted.clients);
+    MutexLock lock(mutex_);
+    for (const std::uint32_t number : (*core)->clients()) clients_[number] = {.ready = true};
+    // An owner that died while nobody looked.
+    for (const MasterCore::SegmentInfo& segment : (*core)->segments()) {
+      if (segment.owner != 0 && segment.state == SegmentState::kMounted && !clients_.contains(segment.owner))
+        NMC_RETURN_IF_ERROR((*core)->park(segment.number));
+    }
+    return core;
+  }
+  if (core.error().code != ErrorCode::kNotFound)
+    log_warning("store: what lies in {} is of no use and is removed: {}", options_.folder.string(),
+                core.error().message);
+  NMC_ASSIGN_OR_RETURN(files, SharedFiles::in_folder(options_.folder));
+  for (const std::string& name : files.names()) {
+    if (name == IndexWriter::kFileName || name.starts_with("pins.") || name.starts_with("segment.")) files.remove(name);
+  }
+  return MasterCore::create(options_.core, std::move(files), clock_);
+}
+
+NodeServer::~NodeServer() {
+  server_.reset();
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    wake_.notify_all();
+  }
+  if (housekeeper_.joinable()) housekeeper_.join();
+  if (core_ == nullptr) return;
+  StoreStats stats;
+  core_->fill_stats(stats);
+  reader_.reset();
+  core_->drop_client(own_client_);
+  const bool nobody = core_->clients().empty();
+  if (stats.objects > 0 || !nobody) {
+    log_info("store: {} objects stay in {} for the next master", stats.objects, options_.folder.string());
+    return;
+  }
+  core_.reset();
+  if (auto files = SharedFiles::in_folder(options_.folder)) {
+    for (const std::string& name : files->names()) {
+      if (name == IndexWriter::kFileName || name.starts_with("pins.") || name.starts_with("segment.") ||
+          name == kSocketName || name == kLockName)
+        files->remove(name);
+    }
+    ::rmdir(options_.folder.c_str());
+  }
+}
+
+std::size_t NodeServer::clients() const {
+  MutexLock lock(mutex_);
+  return clients_.size();
+}
+
+// ---- sessions and deaths ----
+
+void NodeServer::on_open(Session& session) { session.state = std::make_unique<State>(); }
+
+void NodeServer::on_close(Session& session) {
+  const std::uint32_t number = static_cast<State&>(*session.state).client;
+  if (number == 0) return;
+  {
+    MutexLock lock(mutex_);
+    const auto found = clients_.find(number);
+    if (found == clients_.end() || --found->second.sessions > 0) return;
+    // A process that ends closes its descriptors one after another: its lock goes a moment after its socket.
+    constexpr int kLooks = 200;
+    bool dead = false;
+    for (int look = 0; look < kLooks && !dead; ++look) {
+      if (look > 0) ::sched_yield();
+      dead = looks_dead(number, found->second);
+    }
+    if (!dead) {
+      wake_.notify_all();
+      return;
+    }
+    clients_.erase(found);
+  }
+  bury(number);
+}
+
+bool NodeServer::looks_dead(std::uint32_t number, const Client& client) {
+  if (client.sessions > 0) return false;
+  if (client.in_process || !client.ready) return true;
+  const PinTable* table = core_->find_client(number);
+  return table == nullptr || !table->locked_by_another();
+}
+
+void NodeServer::bury(std::uint32_t number) {
+  for (const MasterCore::SegmentInfo& segment : core_->segments()) {
+    if (segment.owner != number || segment.state != SegmentState::kMounted) continue;
+    log_info("store: the owner of segment {} is gone, it is parked", segment.name);
+    if (const auto parked = core_->park(segment.number); !parked) log_warning("store: {}", parked.error().message);
+  }
+  core_->drop_client(number);
+}
+
+void NodeServer::keep_house() {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      const bool detached =
+          std::any_of(clients_.begin(), clients_.end(), [](const auto& client) { return client.second.sessions == 0; });
+      const auto pause = detached ? std::chrono::duration_cast<Nanos>(kLookAtDetached) : Nanos(kLookAtAll);
+      if (!stopping_) wake_.wait_until(mutex_, std::chrono::steady_clock::now() + pause);
+      if (stopping_) return;
+    }
+    look_after_clients();
+    core_->keep_house(options_.parked_lifetime);
+    reader_->drop_stale_segments();
+  }
+}
+
+void NodeServer::look_after_clients() {
+  std::vector<std::uint32_t> dead;
+  {
+    MutexLock lock(mutex_);
+    for (auto client = clients_.begin(); client != clients_.end();) {
+      if (!looks_dead(client->first, client->second)) {
+        ++client;
+        continue;
+      }
+      dead.push_back(client->first);
+      client = clients_.erase(client);
+    }
+  }
+  for (const std::uint32_t number : dead) bury(number);
+}
+
+// ---- messages ----
+
+NodeServer::Awaited NodeServer::handle(Session& session, Request& request) {
+  if (auto injected = failpoint("store.serve")) co_return *std::move(injected);
+  switch (static_cast<Op>(request.op)) {
+    case Op::kWhere: co_return where();
+    case Op::kJoin: co_return join(session, request);
+    case Op::kAttach: co_return attach(session, request);
+    case Op::kReady: co_return ready(session);
+    case Op::kLeave: co_return leave(session);
+    case Op::kSegmentFile: co_return segment_file(session, request);
+    case Op::kMount: co_return mount(session, request);
+    case Op::kUnmount: co_return unmount(session, request);
+    case Op::kReserve: co_return reserve(session, request);
+    case Op::kCommit: co_return commit(session, request);
+    case Op::kAbort: co_return abort(session, request);
+    case Op::kPut: co_return co_await put(session, request);
+    case Op::kExists: co_return exists(request);
+    case Op::kSizes: co_return sizes(request);
+    case Op::kRead: co_return read(request);
+    case Op::kRemove: co_return remove(request);
+    case Op::kRemoveMatching: co_return remove_matching(request);
+    case Op::kReplicas: co_return replicas(request);
+    case Op::kPing: co_return ping();
+  }
+  co_return Error{ErrorCode::kUnsupported, fmt::format("store: there is no operation {}", request.op)};
+}
+
+Reply NodeServer::where() {
+  BodyWriter body;
+  body.put_u64(core_->index().boot_id()).put_string((options_.folder / kSocketName).string());
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::ping() {
+  BodyWriter body;
+  body.put_u64(core_->index().boot_id()).put_u64(core_->index().epoch());
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::join(Session& session, Request& request) {
+  State& state = static_cast<State&>(*session.state);
+  const std::string hostname(request.body.get_string("hostname"));
+  if (const auto done = request.body.finish(); !done) return done.error();
+  if (!session.peer() || state.client != 0)
+    return Error{ErrorCode::kInvalidArgument, "store: a connection joins once, over the Unix socket"};
+  const auto joined = [&]() -> Result<std::shared_ptr<ClientFiles>> {
+    NMC_ASSIGN_OR_RETURN(const PinTable* table, core_->add_client(Clients::Kind::kUser));
+    auto files = core_->files_for(*table);
+    if (!files) {
+      core_->drop_client(table->client());
+      return Failure(std::move(files).error());
+    }
+    return std::make_shared<ClientFiles>(*std::move(files));
+  }();
+  if (!joined) return joined.error();
+  state.client = (*joined)->client;
+  {
+    MutexLock lock(mutex_);
+    clients_[state.client] = {.sessions = 1, .in_process = session.peer()->pid == ::getpid(), .hostname = hostname};
+  }
+  BodyWriter body;
+  body.put_u32(state.client).put_u64(core_->index().boot_id());
+  Reply reply(std::move(body));
+  reply.fds = {(*joined)->index.get(), (*joined)->pins.get()};
+  reply.keep_alive = *joined;
+  return reply;
+}
+
+Reply NodeServer::attach(Session& session, Request& request) {
+  State& state = static_cast<State&>(*session.state);
+  const std::uint32_t number = request.body.get_u32("client");
+  const std::uint64_t boot_id = request.body.get_u64("boot id");
+  if (const auto done = request.body.finish(); !done) return done.error();
+  if (!session.peer() || state.client != 0)
+    return Error{ErrorCode::kInvalidArgument, "store: a connection attaches once, over the Unix socket"};
+  MutexLock lock(mutex_);
+  const auto found = clients_.find(number);
+  if (boot_id != core_->index().boot_id() || found == clients_.end())
+    return Error{ErrorCode::kNotFound, fmt::format("store: there is no client {}: join anew", number)};
+  ++found->second.sessions;
+  found->second.in_process = session.peer()->pid == ::getpid();
+  state.client = number;
+  return Reply();
+}
+
+Reply NodeServer::ready(Session& session) {
+  const std::uint32_t number = static_cast<State&>(*session.state).client;
+  MutexLock lock(mutex_);
+  const auto found = clients_.find(number);
+  if (found == clients_.end()) return Error{ErrorCode::kInvalidArgument, "store: this connection hasn't joined"};
+  const PinTable* table = core_->find_client(number);
+  if (!found->second.in_process && !table->locked_by_another())
+    return Error{ErrorCode::kInvalidArgument, "store: the pin table isn't locked"};
+  found->second.ready = true;
+  return Reply();
+}
+
+Reply NodeServer::leave(Session& session) {
+  State& state = static_cast<State&>(*session.state);
+  const std::uint32_t number = std::exchange(state.client, 0);
+  if (number == 0) return Error{ErrorCode::kInvalidArgument, "store: this connection hasn't joined"};
+  {
+    MutexLock lock(mutex_);
+    if (clients_.erase(number) == 0) return Reply();
+  }
+  for (const MasterCore::SegmentInfo& segment : core_->segments()) {
+    if (segment.owner == number && segment.state == SegmentState::kMounted) (void)core_->unmount(segment.number);
+  }
+  core_->drop_client(number);
+  return Reply();
+}
+
+Reply NodeServer::segment_file(Session& session, Request& request) {
+  const std::uint32_t number = request.body.get_u32("segment");
+  if (const auto done = request.body.finish(); !done) return done.error();
+  if (!session.peer()) return Error{ErrorCode::kInvalidArgument, "store: files go over the Unix socket only"};
+  auto fd = core_->open_segment(number);
+  if (!fd) return fd.error();
+  Reply reply;
+  const auto kept = std::make_shared<UniqueFd>(*std::move(fd));
+  reply.fds = {kept->get()};
+  reply.keep_alive = kept;
+  return reply;
+}
+
+Reply NodeServer::mount(Session& session, Request& request) {
+  const std::uint64_t bytes = request.body.get_u64("bytes");
+  const std::string name(request.body.get_string("name"));
+  if (const auto done = request.body.finish(); !done) return done.error();
+  const std::uint32_t client = static_cast<State&>(*session.state).client;
+  if (client == 0)
+    return Error{ErrorCode::kUnsupported, "store: memory of another host can't be mounted: bring a segment of 0 bytes"};
+  const auto number = core_->mount(name, bytes, client);
+  if (!number) return number.error();
+  BodyWriter body;
+  body.put_u32(*number);
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::unmount(Session& session, Request& request) {
+  const std::uint32_t number = request.body.get_u32("segment");
+  if (const auto done = request.body.finish(); !done) return done.error();
+  const std::uint32_t client = static_cast<State&>(*session.state).client;
+  for (const MasterCore::SegmentInfo& segment : core_->segments()) {
+    if (segment.number != number || segment.owner != client || client == 0) continue;
+    if (const auto done = core_->unmount(number); !done) return done.error();
+    return Reply();
+  }
+  return Error{ErrorCode::kNotFound, fmt::format("store: segment {} isn't this client's", number)};
+}
+
+Reply NodeServer::reserve(Session& session, Request& request) {
+  const std::uint32_t client = static_cast<State&>(*session.state).client;
+  const PutOptions options = get_options(request.body);
+  const std::uint32_t count = request.body.get_count("sizes", 8);
+  std::vector<std::uint64_t> sizes;
+  for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) sizes.push_back(request.body.get_u64("size"));
+  if (const auto done = request.body.finish(); !done) return done.error();
+  if (client == 0) return Error{ErrorCode::kInvalidArgument, "store: places are for those who have joined"};
+  BodyWriter body;
+  for (const std::uint64_t bytes : sizes) {
+    const auto space = core_->reserve({.bytes = bytes, .client = client, .preferred = options.preferred_segments});
+    if (!space) {
+      put_code(body, store_code_for(space.error()));
+      continue;
+    }
+    put_code(body, StoreCode::kOk);
+    put_place(body, {space->entry, space->generation, space->at.segment, space->at.offset});
+  }
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::commit(Session& session, Request& request) {
+  const std::uint32_t client = static_cast<State&>(*session.state).client;
+  const PutOptions options = get_options(request.body);
+  const std::uint32_t count = request.body.get_count("places", 4 + 8 + 8 + 4);
+  std::vector<MasterCore::Commit> commits;
+  for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) {
+    MasterCore::Commit commit;
+    commit.entry = request.body.get_u32("entry");
+    commit.generation = request.body.get_u64("generation");
+    commit.checksum = request.body.get_u64("checksum");
+    commit.key = request.body.get_string("key");
+    commit.client = client;
+    commit.replace = options.replace;
+    commit.soft_pin = options.soft_pin;
+    commit.hard_pin = options.hard_pin;
+    commits.push_back(commit);
+  }
+  if (const auto done = request.body.finish(); !done) return done.error();
+  if (client == 0) return Error{ErrorCode::kInvalidArgument, "store: places are for those who have joined"};
+  BodyWriter body;
+  for (MasterCore::Commit& commit : commits) {
+    commit.stamp = clock_.stamp();
+    const auto wrong = wrong_key(commit.key);
+    const auto held = wrong ? Result<MasterCore::Held>(invalid_argument("key")) : core_->commit(commit);
+    if (!held) core_->abort(commit.entry, commit.generation, client);
+    put_code(body, wrong ? *wrong : held ? StoreCode::kOk : store_code_for(held.error()));
+  }
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::abort(Session& session, Request& request) {
+  const std::uint32_t client = static_cast<State&>(*session.state).client;
+  const std::uint32_t count = request.body.get_count("places", 4 + 8);
+  for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) {
+    const std::uint32_t entry = request.body.get_u32("entry");
+    const std::uint64_t generation = request.body.get_u64("generation");
+    if (request.body.ok()) core_->abort(entry, generation, client);
+  }
+  if (const auto done = request.body.finish(); !done) return done.error();
+  return Reply();
+}
+
+NodeServer::Awaited NodeServer::put(Session& session, Request& request) {
+  struct Item {
+    std::string_view key;
+    std::uint64_t bytes;
+  };
+  const PutOptions options = get_options(request.body);
+  const std::uint32_t count = request.body.get_count("items", 4 + 8);
+  std::vector<Item> items;
+  std::uint64_t total = 0;
+  for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) {
+    const std::string_view key = request.body.get_string("key");
+    const std::uint64_t bytes = request.body.get_u64("bytes");
+    if (bytes > request.payload_bytes - total)
+      co_return Error{ErrorCode::kCorrupt, "store: the items' bytes are more than the payload"};
+    total += bytes;
+    items.push_back({key, bytes});
+  }
+  if (const auto done = request.body.finish(); !done) co_return done.error();
+  BodyWriter body;
+  for (const Item& item : items) {
+    const Result<StoreCode> code = co_await put_one(session, request, item.key, item.bytes, options);
+    if (!code) co_return code.error();
+    put_code(body, *code);
+  }
+  co_return Reply(std::move(body));
+}
+
+// An error: the connection is gone.
+awaitable<Result<StoreCode>> NodeServer::put_one(Session& session, Request& request, std::string_view key,
+                                                 std::uint64_t bytes, const PutOptions& options) {
+  std::optional<StoreCode> settled = wrong_key(key);
+  if (!settled && bytes == 0) settled = StoreCode::kInvalidParams;
+  if (!settled && !options.replace && reader_->contains(key)) settled = StoreCode::kOk;
+  std::optional<MasterCore::Space> space;
+  const std::uint32_t client = static_cast<State&>(*session.state).client;
+  if (!settled) {
+    auto reserved = core_->reserve(
+        {.bytes = bytes, .client = client == 0 ? own_client_ : client, .preferred = options.preferred_segments});
+    if (reserved)
+      space = *reserved;
+    else
+      settled = store_code_for(reserved.error());
+  }
+  if (settled) {
+    if (const Result<void> dropped = co_await drop_payload(request, bytes); !dropped)
+      co_return Failure(dropped.error());
+    co_return *settled;
+  }
+  if (const Result<void> read = co_await request.read_payload(space->bytes); !read) {
+    core_->abort(space->entry, space->generation);
+    co_return Failure(read.error());
+  }
+  MasterCore::Commit commit;
+  commit.entry = space->entry;
+  commit.generation = space->generation;
+  commit.key = key;
+  commit.stamp = clock_.stamp();
+  commit.checksum = checksum64(std::span<const std::byte>(space->bytes));
+  commit.replace = options.replace;
+  commit.soft_pin = options.soft_pin;
+  commit.hard_pin = options.hard_pin;
+  const auto held = core_->commit(commit);
+  if (held) co_return StoreCode::kOk;
+  core_->abort(space->entry, space->generation);
+  co_return store_code_for(held.error());
+}
+
+Reply NodeServer::exists(Request& request) {
+  const auto keys = get_keys(request);
+  if (!keys) return keys.error();
+  BodyWriter body;
+  for (const std::string_view key : *keys) body.put_u32(!key.empty() && reader_->probe(key) ? 1 : 0);
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::sizes(Request& request) {
+  const auto keys = get_keys(request);
+  if (!keys) return keys.error();
+  BodyWriter body;
+  for (const std::string_view key : *keys) {
+    const auto pin = reader_->lookup(key);
+    body.put_u64(static_cast<std::uint64_t>(pin ? static_cast<Outcome>(pin->bytes().size())
+                                                : outcome_of(StoreCode::kObjectNotFound)));
+  }
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::read(Request& request) {
+  const std::uint32_t count = request.body.get_count("reads", kReadBytesMin);
+  std::vector<ReadOnWire> reads;
+  for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) reads.push_back(get_read(request.body));
+  if (const auto done = request.body.finish(); !done) return done.error();
+  BodyWriter body;
+  Reply reply;
+  const auto pins = std::make_shared<std::vector<Pin>>();
+  for (const ReadOnWire& read : reads) {
+    auto pin = reader_->lookup(read.key);
+    Outcome outcome = outcome_of(StoreCode::kObjectNotFound);
+    if (pin) {
+      const std::span<const std::byte> object = pin->bytes();
+      const bool fits = read.whole ? object.size() <= read.bytes
+                                   : read.offset <= object.size() && read.bytes <= object.size() - read.offset;
+      outcome = outcome_of(StoreCode::kInvalidParams);
+      if (fits) {
+        const std::span<const std::byte> part = read.whole ? object : object.subspan(read.offset, read.bytes);
+        outcome = static_cast<Outcome>(part.size());
+        reply.payload.push_back(part);
+        pins->push_back(*std::move(pin));
+      }
+    }
+    body.put_u64(static_cast<std::uint64_t>(outcome));
+  }
+  reply.body = std::move(body).take();
+  reply.keep_alive = pins;
+  return reply;
+}
+
+Reply NodeServer::remove(Request& request) {
+  const bool force = request.body.get_u8("force") != 0;
+  const auto keys = get_keys(request);
+  if (!keys) return keys.error();
+  BodyWriter body;
+  for (const std::string_view key : *keys) {
+    const auto wrong = wrong_key(key);
+    const auto removal = wrong ? MasterCore::Removal::kAbsent : core_->remove(key, force);
+    put_code(body, wrong                                      ? *wrong
+                   : removal == MasterCore::Removal::kRemoved ? StoreCode::kOk
+                   : removal == MasterCore::Removal::kLeased  ? StoreCode::kObjectHasLease
+                                                              : StoreCode::kObjectNotFound);
+  }
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::remove_matching(Request& request) {
+  const bool force = request.body.get_u8("force") != 0;
+  const bool all = request.body.get_u8("all") != 0;
+  const std::string pattern(request.body.get_string("pattern"));
+  if (const auto done = request.body.finish(); !done) return done.error();
+  std::regex regex;
+  try {
+    // Polynomial: no pattern makes it try for ever. That costs back references, which nobody needs here.
+    if (!all) regex.assign(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
+  } catch (const std::regex_error& error) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("store: pattern {}: {}", pattern, error.what())};
+  }
+  std::uint64_t removed = 0;
+  for (const std::string& key : core_->keys()) {  // a list, so that matching holds nobody up
+    if (key.starts_with(kEngineKeyPrefix) || (!all && !std::regex_search(key, regex))) continue;
+    removed += core_->remove(key, force) == MasterCore::Removal::kRemoved ? 1 : 0;
+  }
+  BodyWriter body;
+  body.put_u64(removed);
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::replicas(Request& request) {
+  const std::string_view key = request.body.get_string("key");
+  if (const auto done = request.body.finish(); !done) return done.error();
+  const auto found = core_->replicas(key);
+  BodyWriter body;
+  body.put_u32(static_cast<std::uint32_t>(found.size()));
+  for (const auto& replica : found) body.put_string(replica.segment).put_u64(replica.offset).put_u64(replica.bytes);
+  return Reply(std::move(body));
+}
+
+}  // namespace nmc::store

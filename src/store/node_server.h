@@ -1,0 +1,120 @@
+// The master of a node: opens or adopts the shared store in a folder and serves its clients over a Unix socket there
+// and over TCP.
+//
+// One folder has one living master, the holder of its lock. Clients of this host get the shared files and read by
+// themselves; everything that changes the store comes here. A client is dead when the lock on its pin table is gone: a
+// closed connection is only the reason to look.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/files.h"
+#include "base/mutex.h"
+#include "base/result.h"
+#include "net/channel_server.h"
+#include "store/master_core.h"
+#include "store/protocol.h"
+
+namespace nmc::store {
+
+struct NodeServerOptions {
+  Path folder;  // of the shared files and the socket
+  CoreOptions core;
+  std::string tcp_host;  // "": no TCP
+  std::uint16_t tcp_port = 0;
+  std::string token;
+  bool insecure = false;
+  // How long what a dead owner left is kept for the next one.
+  Nanos parked_lifetime = std::chrono::minutes(10);
+  const Clock* clock = &real_clock();
+};
+
+// Thread-safe.
+class NodeServer final : private net::MessageHandler {
+ public:
+  static constexpr const char* kSocketName = "socket";
+  static constexpr const char* kLockName = "lock";
+
+  // kAlreadyExists: a living master has the folder, or somebody the port. kPermissionDenied: the folder is not ours
+  // alone. An index that can't be used is removed, with all that belonged to it, and said so.
+  static Result<std::unique_ptr<NodeServer>> start(NodeServerOptions options);
+  // Stops serving. The files stay for the next master, unless no object and no client is left.
+  ~NodeServer() override;
+
+  std::uint16_t tcp_port() const { return server_->tcp_port(); }
+  MasterCore& core() { return *core_; }
+  std::size_t clients() const NMC_EXCLUDES(mutex_);
+
+ private:
+  struct Client {
+    int sessions = 0;
+    bool in_process = false;  // then its death is known from its connections: our own locks can't be seen
+    bool ready = false;       // holds the lock
+    std::string hostname;
+  };
+  struct State final : net::SessionState {
+    std::uint32_t client = 0;  // 0: none, as over TCP
+  };
+  using Awaited = boost::asio::awaitable<net::Reply>;
+
+  explicit NodeServer(NodeServerOptions options);
+  Result<void> open();
+  Result<std::unique_ptr<MasterCore>> open_core();
+
+  // net::MessageHandler
+  void on_open(net::Session& session) override;
+  void on_close(net::Session& session) override;
+  Awaited handle(net::Session& session, net::Request& request) override;
+
+  // One a message.
+  net::Reply where();
+  net::Reply join(net::Session& session, net::Request& request);
+  net::Reply attach(net::Session& session, net::Request& request);
+  net::Reply ready(net::Session& session);
+  net::Reply leave(net::Session& session);
+  net::Reply segment_file(net::Session& session, net::Request& request);
+  net::Reply mount(net::Session& session, net::Request& request);
+  net::Reply unmount(net::Session& session, net::Request& request);
+  net::Reply reserve(net::Session& session, net::Request& request);
+  net::Reply commit(net::Session& session, net::Request& request);
+  net::Reply abort(net::Session& session, net::Request& request);
+  Awaited put(net::Session& session, net::Request& request);
+  net::Reply exists(net::Request& request);
+  net::Reply sizes(net::Request& request);
+  net::Reply read(net::Request& request);
+  net::Reply remove(net::Request& request);
+  net::Reply remove_matching(net::Request& request);
+  net::Reply replicas(net::Request& request);
+  net::Reply ping();
+
+  boost::asio::awaitable<Result<StoreCode>> put_one(net::Session& session, net::Request& request, std::string_view key,
+                                                    std::uint64_t bytes, const PutOptions& options);
+
+  // Deaths.
+  bool looks_dead(std::uint32_t number, const Client& client);
+  void bury(std::uint32_t number) NMC_EXCLUDES(mutex_);
+  void keep_house() NMC_EXCLUDES(mutex_);
+  void look_after_clients() NMC_EXCLUDES(mutex_);
+
+  const NodeServerOptions options_;
+  UniqueFd lock_;
+  TouchClock clock_;
+  std::unique_ptr<MasterCore> core_;
+  std::unique_ptr<SharedStoreReader> reader_;  // for those who can't read by themselves
+  std::uint32_t own_client_ = 0;
+
+  mutable Mutex mutex_;
+  std::map<std::uint32_t, Client> clients_ NMC_GUARDED_BY(mutex_);
+  bool stopping_ NMC_GUARDED_BY(mutex_) = false;
+  CondVar wake_;  // stopping, or a client to look after
+  std::thread housekeeper_;
+  std::unique_ptr<net::ChannelServer> server_;  // last: its loops use all of the above
+};
+
+}  // namespace nmc::store

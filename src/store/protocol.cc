@@ -1,0 +1,44 @@
+#include "store/protocol.h"
+
+namespace nmc::store {
+namespace {
+
+constexpr std::uint8_t kReplace = 1, kSoftPin = 2, kHardPin = 4;
+
+}  // namespace
+
+void put_options(net::BodyWriter& writer, const PutOptions& options) {
+  const int flags =
+      (options.replace ? kReplace : 0) | (options.soft_pin ? kSoftPin : 0) | (options.hard_pin ? kHardPin : 0);
+  writer.put_u8(static_cast<std::uint8_t>(flags)).put_u32(options.replicas);
+  writer.put_u32(static_cast<std::uint32_t>(options.preferred_segments.size()));
+  for (const std::string& segment : options.preferred_segments) writer.put_string(segment);
+}
+
+PutOptions get_options(net::BodyReader& reader) {
+  PutOptions options;
+  const std::uint8_t flags = reader.get_u8("flags");
+  options.replace = (flags & kReplace) != 0;
+  options.soft_pin = (flags & kSoftPin) != 0;
+  options.hard_pin = (flags & kHardPin) != 0;
+  options.replicas = reader.get_u32("replicas");
+  const std::uint32_t preferred = reader.get_count("preferred segments", 4);
+  for (std::uint32_t i = 0; i < preferred && reader.ok(); ++i)
+    options.preferred_segments.emplace_back(reader.get_string("preferred segment"));
+  return options;
+}
+
+void put_read(net::BodyWriter& writer, const ReadOnWire& read) {
+  writer.put_string(read.key).put_u8(read.whole ? 1 : 0).put_u64(read.offset).put_u64(read.bytes);
+}
+
+ReadOnWire get_read(net::BodyReader& reader) {
+  ReadOnWire read;
+  read.key = reader.get_string("key");
+  read.whole = reader.get_u8("whole") != 0;
+  read.offset = reader.get_u64("offset");
+  read.bytes = reader.get_u64("bytes");
+  return read;
+}
+
+}  // namespace nmc::store

@@ -1,0 +1,77 @@
+// The messages between a node's master and its clients, as bodies of net/frame.h. The same operations go over the Unix
+// socket and over TCP, but for those that pass file descriptors. Layouts: docs/formats.md, "Store protocol".
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "net/body.h"
+#include "store/client.h"
+#include "store/index.h"
+
+namespace nmc::store {
+
+enum class Op : std::uint16_t {
+  kWhere = 1,       // TCP: is the master on this host? -> boot id, path of its socket
+  kJoin,            // Unix: a pin table of one's own -> client, boot id; fds: index, pin table
+  kAttach,          // Unix: another connection of a client, or one to a new master of the same store
+  kReady,           // Unix: the pin table is locked: from here on the lock is the sign of life
+  kLeave,           // the client is gone for good
+  kSegmentFile,     // Unix: number -> fd
+  kMount,           // bytes, name -> number
+  kUnmount,         // number
+  kReserve,         // sizes -> places, to be filled through shared memory
+  kCommit,          // places, filled, with their keys -> codes
+  kAbort,           // places
+  kPut,             // keys and sizes; the bytes as payload -> codes
+  kExists,          // keys -> 1, 0
+  kSizes,           // keys -> sizes
+  kRead,            // keys and ranges -> outcomes; the bytes as payload
+  kRemove,          // keys -> codes
+  kRemoveMatching,  // pattern -> count
+  kReplicas,        // key -> places by segment name
+  kPing,
+};
+
+// The most items in one message.
+inline constexpr std::uint32_t kBatchItemsMax = 65536;
+// Keys that remove_matching and remove_all of users leave alone.
+inline constexpr std::string_view kEngineKeyPrefix = "nmc/";
+
+// Space that a client fills.
+struct PlaceOnWire {
+  std::uint32_t entry = 0;
+  std::uint64_t generation = 0;
+  std::uint16_t segment = 0;
+  std::uint64_t offset = 0;
+};
+inline constexpr std::size_t kPlaceBytes = 22;
+
+inline void put_place(net::BodyWriter& writer, const PlaceOnWire& place) {
+  writer.put_u32(place.entry).put_u64(place.generation).put_u16(place.segment).put_u64(place.offset);
+}
+inline PlaceOnWire get_place(net::BodyReader& reader) {
+  PlaceOnWire place;
+  place.entry = reader.get_u32("entry");
+  place.generation = reader.get_u64("generation");
+  place.segment = reader.get_u16("segment");
+  place.offset = reader.get_u64("offset");
+  return place;
+}
+
+void put_options(net::BodyWriter& writer, const PutOptions& options);
+PutOptions get_options(net::BodyReader& reader);
+
+// Of kRead: this many bytes from `offset`, or all of an object that has at most this many.
+struct ReadOnWire {
+  std::string_view key;
+  bool whole = true;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+void put_read(net::BodyWriter& writer, const ReadOnWire& read);
+ReadOnWire get_read(net::BodyReader& reader);
+inline constexpr std::size_t kReadBytesMin = 21;
+
+}  // namespace nmc::store
