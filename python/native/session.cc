@@ -1,0 +1,48 @@
+#include "session.h"
+
+#include <nanobind/nanobind.h>
+#include <pthread.h>
+
+#include <optional>
+#include <utility>
+
+namespace nmc::python {
+namespace {
+
+std::atomic<std::uint32_t> fork_count{0};
+
+}  // namespace
+
+std::uint32_t Session::forks() { return fork_count.load(std::memory_order_relaxed); }
+
+void Session::watch_forks() {
+  pthread_atfork(nullptr, nullptr, [] { fork_count.fetch_add(1, std::memory_order_relaxed); });
+}
+
+Session::Session(std::unique_ptr<store::Client> client) : client_(std::move(client)), forks_(forks()) {}
+
+Session::~Session() {
+  if (!usable()) {
+    static_cast<void>(client_.release());
+    return;
+  }
+  // Closing waits for the master, and the last owner may be a buffer that Python's collector drops.
+  std::optional<nanobind::gil_scoped_release> unlocked;
+  if (PyGILState_Check()) unlocked.emplace();
+  client_.reset();
+}
+
+// Sequentially consistent on both sides: either the closer sees the call gone, or the call sees the closer.
+void Session::end_call() {
+  if (calls_.fetch_sub(1) != 1 || !closing_.load()) return;
+  const MutexLock lock(mutex_);
+  idle_.notify_all();
+}
+
+void Session::wait_idle() {
+  closing_.store(true);
+  const MutexLock lock(mutex_);
+  while (calls_.load() != 0) idle_.wait(mutex_);
+}
+
+}  // namespace nmc::python

@@ -1,0 +1,479 @@
+#include "store_object.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <utility>
+
+#include "base/log.h"
+
+namespace nmc::python {
+namespace {
+
+using store::Client;
+using store::Outcome;
+using store::outcome_of;
+using store::StoreCode;
+using Part = std::span<const std::byte>;
+
+constexpr Outcome kNotSetUp = outcome_of(StoreCode::kInvalidParams);
+constexpr Outcome kMalformed = outcome_of(StoreCode::kInvalidParams);
+// Copies of at most so many bytes are over before another thread would have taken the interpreter lock.
+constexpr std::size_t kCopyWithLockMax = 64 << 10;
+
+std::vector<Outcome> outcomes_for(std::size_t count, Outcome outcome = kNotSetUp) {
+  return std::vector<Outcome>(count, outcome);
+}
+
+// Gives up what the view holds.
+nb::bytes to_bytes(Client::View view) {
+  const Part source = view.bytes();
+  PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(source.size()));
+  if (bytes == nullptr) nb::raise_python_error();
+  nb::bytes result = nb::steal<nb::bytes>(bytes);
+  char* const target = PyBytes_AS_STRING(bytes);
+  if (source.size() <= kCopyWithLockMax) {
+    std::memcpy(target, source.data(), source.size());
+  } else {
+    const nb::gil_scoped_release unlocked;
+    std::memcpy(target, source.data(), source.size());
+    view = Client::View();  // what was received is freed without the lock as well
+  }
+  return result;
+}
+
+nb::bytes no_bytes() { return nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, 0)); }
+
+// The memory that callers give for each key as a list of addresses and one of sizes. A key whose lists don't fit
+// together, or name what can't be memory, has none.
+template <typename Byte>
+class Pieces {
+ public:
+  Pieces(nb::handle addresses, nb::handle sizes, std::size_t keys) : ends_{0} {
+    const Items address_lists(addresses, "all_buffer_ptrs"), size_lists(sizes, "all_sizes");
+    fits_ = address_lists.size() == keys && size_lists.size() == keys;
+    for (std::size_t key = 0; fits_ && key < keys; ++key) {
+      add(load_numbers(address_lists[key], "all_buffer_ptrs"), load_numbers(size_lists[key], "all_sizes"));
+    }
+  }
+  // Whether there is a list for each key.
+  bool fits() const { return fits_; }
+  std::span<const std::span<Byte>> of(std::size_t key) const {
+    return std::span(spans_).subspan(ends_[key], ends_[key + 1] - ends_[key]);
+  }
+
+ private:
+  void add(std::span<const std::uint64_t> addresses, std::span<const std::uint64_t> sizes) {
+    bool good = addresses.size() == sizes.size();
+    for (std::size_t i = 0; good && i < addresses.size(); ++i) {
+      spans_.push_back(memory_at(addresses[i], sizes[i]));
+      good = spans_.back().size() == sizes[i];
+    }
+    if (!good) spans_.resize(ends_.back());
+    ends_.push_back(spans_.size());
+  }
+
+  bool fits_ = false;
+  std::vector<std::span<Byte>> spans_;
+  std::vector<std::size_t> ends_;  // of each key's spans, behind a 0
+};
+
+// The ranges of one key in get_into_ranges, from lists of equal length; `good` says which can be memory at all.
+struct KeyRanges {
+  std::string_view key;
+  std::vector<Client::Range> ranges;
+  std::vector<bool> good;
+  std::vector<Outcome> outcomes;
+
+  KeyRanges(std::string_view name, std::uint64_t address, std::span<const std::uint64_t> to,
+            std::span<const std::uint64_t> from, std::span<const std::uint64_t> sizes)
+      : key(name), outcomes(sizes.size(), kNotSetUp) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const bool fits = address != 0 && to[i] <= UINT64_MAX - address;
+      ranges.push_back({from[i], fits ? memory_at(address + to[i], sizes[i]) : std::span<std::byte>()});
+      good.push_back(fits && ranges.back().to.size() == sizes[i]);
+    }
+  }
+  void read(Client& client) {
+    client.read_ranges(key, ranges, outcomes);
+    for (std::size_t i = 0; i < good.size(); ++i) {
+      if (!good[i]) outcomes[i] = kMalformed;
+    }
+  }
+};
+
+}  // namespace
+
+// One call of the API in flight: close() waits until it is gone.
+class StoreObject::Call {
+ public:
+  explicit Call(const StoreObject& object) : session_(object.session_.get()) {
+    if (session_ == nullptr) return;
+    if (session_->usable()) {
+      session_->begin_call();
+    } else {
+      session_ = nullptr;
+    }
+  }
+  ~Call() {
+    if (session_ != nullptr) session_->end_call();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  explicit operator bool() const { return session_ != nullptr; }
+  // Without the interpreter lock.
+  template <typename Work>
+  auto run(Work&& work) const {
+    const nb::gil_scoped_release unlocked;
+    return work(session_->client());
+  }
+
+ private:
+  Session* session_;
+};
+
+// ---- Life ---------------------------------------------------------------------------------------------------------
+
+Outcome StoreObject::connect(store::ClientOptions options) {
+  const nb::gil_scoped_release unlocked;
+  const MutexLock lock(lifecycle_);
+  {
+    const nb::gil_scoped_acquire locked;
+    if (session_ && session_->usable()) return outcome_of(StoreCode::kOk);
+    session_.reset();
+  }
+  Result<std::unique_ptr<Client>> client = Client::connect(std::move(options));
+  if (!client) {
+    log_error("mooncake: setup: {}", client.error().message);
+    return outcome_of(store::store_code_for(client.error()));
+  }
+  auto session = std::make_shared<Session>(std::move(*client));
+  const nb::gil_scoped_acquire locked;
+  session_ = std::move(session);
+  return outcome_of(StoreCode::kOk);
+}
+
+Outcome StoreObject::close() {
+  const nb::gil_scoped_release unlocked;
+  const MutexLock lock(lifecycle_);
+  std::shared_ptr<Session> session;
+  {
+    const nb::gil_scoped_acquire locked;
+    session = std::move(session_);
+    registered_.clear();
+  }
+  if (session && session->usable()) session->wait_idle();
+  return outcome_of(StoreCode::kOk);
+}
+
+// ---- Putting ------------------------------------------------------------------------------------------------------
+
+Outcome StoreObject::put_one(std::string_view key, std::span<const Part> parts, const Keep& keep) {
+  const Client::Put put{key, parts};
+  Outcome outcome = kNotSetUp;
+  put_all({&put, 1}, keep, {&outcome, 1});
+  return outcome;
+}
+
+void StoreObject::put_all(std::span<const Client::Put> puts, const Keep& keep, std::span<Outcome> outcomes) {
+  const Call call(*this);
+  if (!call) return;
+  if (keep.code != StoreCode::kOk) {
+    std::fill(outcomes.begin(), outcomes.end(), outcome_of(keep.code));
+    return;
+  }
+  call.run([&](Client& client) { client.put(puts, keep.options, outcomes); });
+}
+
+Outcome StoreObject::put(std::string_view key, const BufferObject& value, const Keep& keep) {
+  const Buffer buffer(value);
+  const Part part = buffer.bytes();
+  return put_one(key, {&part, 1}, keep);
+}
+
+Outcome StoreObject::put_parts(std::string_view key, const nb::args& parts, const Keep& keep) {
+  std::deque<Buffer> buffers;
+  std::vector<Part> spans;
+  for (const nb::handle part : parts) spans.push_back(buffers.emplace_back(part).bytes());
+  return put_one(key, spans, keep);
+}
+
+Outcome StoreObject::put_batch(const KeyList& keys, const BufferList& values, const Keep& keep) {
+  const Keys names(keys);
+  const Items objects(values, "values");
+  if (objects.size() != names.size()) return kMalformed;
+  std::deque<Buffer> buffers;
+  std::vector<Part> parts;
+  for (std::size_t i = 0; i < names.size(); ++i) parts.push_back(buffers.emplace_back(objects[i]).bytes());
+  std::vector<Client::Put> puts;
+  for (std::size_t i = 0; i < names.size(); ++i) puts.push_back({names[i], {&parts[i], 1}});
+  std::vector<Outcome> outcomes = outcomes_for(names.size());
+  put_all(puts, keep, outcomes);
+  const auto failed = std::find_if(outcomes.begin(), outcomes.end(), [](Outcome outcome) { return outcome != 0; });
+  return failed == outcomes.end() ? outcome_of(StoreCode::kOk) : *failed;
+}
+
+Outcome StoreObject::put_from(std::string_view key, std::uint64_t address, std::uint64_t size, const Keep& keep) {
+  const Part part = memory_at(address, size);
+  return put_one(key, {&part, 1}, keep);
+}
+
+IntList StoreObject::batch_put_from(const KeyList& keys, const NumberList& addresses, const NumberList& sizes,
+                                    const Keep& keep) {
+  const Keys names(keys);
+  const std::vector<std::uint64_t> starts = load_numbers(addresses, "buffer_ptrs"),
+                                   lengths = load_numbers(sizes, "sizes");
+  std::vector<Outcome> outcomes = outcomes_for(names.size());
+  if (starts.size() == names.size() && lengths.size() == names.size()) {
+    std::vector<Part> parts(names.size());
+    std::vector<Client::Put> puts(names.size());
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      parts[i] = memory_at(starts[i], lengths[i]);
+      puts[i] = {names[i], {&parts[i], 1}};
+    }
+    put_all(puts, keep, outcomes);
+  }
+  return to_list(outcomes);
+}
+
+IntList StoreObject::batch_put_from_pieces(const KeyList& keys, const NumberLists& addresses, const NumberLists& sizes,
+                                           const Keep& keep) {
+  const Keys names(keys);
+  const Pieces<const std::byte> pieces(addresses, sizes, names.size());
+  std::vector<Outcome> outcomes = outcomes_for(names.size());
+  if (pieces.fits()) {
+    std::vector<Client::Put> puts;
+    for (std::size_t i = 0; i < names.size(); ++i) puts.push_back({names[i], pieces.of(i)});
+    put_all(puts, keep, outcomes);
+  }
+  return to_list(outcomes);
+}
+
+// ---- Getting ------------------------------------------------------------------------------------------------------
+
+nb::bytes StoreObject::get(std::string_view key) {
+  const Call call(*this);
+  if (!call) return no_bytes();
+  Client::View view;
+  const Outcome outcome = call.run([&](Client& client) { return client.view(key, view); });
+  return outcome == outcome_of(StoreCode::kOk) ? to_bytes(std::move(view)) : no_bytes();
+}
+
+BytesList StoreObject::get_batch(const KeyList& keys) {
+  const Keys names(keys);
+  std::vector<Client::View> views(names.size());
+  const Call call(*this);
+  if (call) {
+    call.run([&](Client& client) {
+      for (std::size_t i = 0; i < views.size(); ++i) client.view(names[i], views[i]);
+    });
+  }
+  BytesList list;
+  for (Client::View& view : views) list.append(to_bytes(std::move(view)));
+  return list;
+}
+
+MaybeHandle StoreObject::get_buffer(std::string_view key) {
+  const std::shared_ptr<Session> session = session_;
+  const Call call(*this);
+  if (!call) return nb::none();
+  Client::View view;
+  const Outcome outcome = call.run([&](Client& client) { return client.view(key, view); });
+  if (outcome != outcome_of(StoreCode::kOk)) return nb::none();
+  return nb::cast(new BufferHandle(session, std::move(view)), nb::rv_policy::take_ownership);
+}
+
+HandleList StoreObject::batch_get_buffer(const KeyList& keys) {
+  const Keys names(keys);
+  HandleList list;
+  for (const std::string_view key : names.views()) list.append(get_buffer(key));
+  return list;
+}
+
+Outcome StoreObject::get_into(std::string_view key, std::uint64_t address, std::uint64_t size) {
+  const Call call(*this);
+  if (!call) return kNotSetUp;
+  return call.run([&](Client& client) { return client.read(key, memory_at(address, size)); });
+}
+
+IntList StoreObject::batch_get_into(const KeyList& keys, const NumberList& addresses, const NumberList& sizes) {
+  const Keys names(keys);
+  const std::vector<std::uint64_t> starts = load_numbers(addresses, "buffer_ptrs"),
+                                   lengths = load_numbers(sizes, "sizes");
+  std::vector<Outcome> outcomes = outcomes_for(names.size());
+  const Call call(*this);
+  if (call && starts.size() == names.size() && lengths.size() == names.size()) {
+    std::vector<std::span<std::byte>> targets(names.size());
+    std::vector<Client::Read> reads(names.size());
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      targets[i] = memory_at(starts[i], lengths[i]);
+      reads[i] = {names[i], {&targets[i], 1}};
+    }
+    call.run([&](Client& client) { client.read(reads, outcomes); });
+  }
+  return to_list(outcomes);
+}
+
+IntList StoreObject::batch_get_into_pieces(const KeyList& keys, const NumberLists& addresses,
+                                           const NumberLists& sizes) {
+  const Keys names(keys);
+  const Pieces<std::byte> pieces(addresses, sizes, names.size());
+  std::vector<Outcome> outcomes = outcomes_for(names.size());
+  const Call call(*this);
+  if (call && pieces.fits()) {
+    std::vector<Client::Read> reads;
+    for (std::size_t i = 0; i < names.size(); ++i) reads.push_back({names[i], pieces.of(i)});
+    call.run([&](Client& client) { client.read(reads, outcomes); });
+  }
+  return to_list(outcomes);
+}
+
+// The answer has the shape of `sizes`: a list a buffer, in it a list a key, in it an outcome a range. What doesn't fit
+// together at some level is answered with codes below that level.
+RangesAnswer StoreObject::get_into_ranges(const NumberList& addresses, const KeyLists& keys,
+                                          const NumberListLists& to_offsets, const NumberListLists& from_offsets,
+                                          const NumberListLists& sizes) {
+  const std::vector<std::uint64_t> starts = load_numbers(addresses, "buffer_ptrs");
+  const Items key_lists(keys, "all_keys"), to_lists(to_offsets, "all_dst_offsets"),
+      from_lists(from_offsets, "all_src_offsets"), size_lists(sizes, "all_sizes");
+  const std::size_t buffers = size_lists.size();
+  const bool fits = starts.size() == buffers && key_lists.size() == buffers && to_lists.size() == buffers &&
+                    from_lists.size() == buffers;
+
+  std::deque<Keys> names;                     // of each buffer
+  std::vector<std::vector<KeyRanges>> asked;  // of each buffer and key
+  for (std::size_t buffer = 0; buffer < buffers; ++buffer) {
+    const Items size_list(size_lists[buffer], "all_sizes");
+    std::vector<KeyRanges>& of_keys = asked.emplace_back();
+    const std::size_t count = size_list.size();
+    std::optional<Items> to, from;
+    bool buffer_fits = fits;
+    if (fits) {
+      names.emplace_back(key_lists[buffer], "all_keys");
+      to.emplace(to_lists[buffer], "all_dst_offsets");
+      from.emplace(from_lists[buffer], "all_src_offsets");
+      buffer_fits = names.back().size() == count && to->size() == count && from->size() == count;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::vector<std::uint64_t> lengths = load_numbers(size_list[i], "all_sizes");
+      std::vector<std::uint64_t> to_numbers, from_numbers;
+      if (buffer_fits) {
+        to_numbers = load_numbers((*to)[i], "all_dst_offsets");
+        from_numbers = load_numbers((*from)[i], "all_src_offsets");
+      }
+      const bool key_fits = to_numbers.size() == lengths.size() && from_numbers.size() == lengths.size();
+      to_numbers.resize(lengths.size());
+      from_numbers.resize(lengths.size());
+      // Without an address none of the ranges is good.
+      of_keys.emplace_back(buffer_fits ? names.back()[i] : std::string_view(), key_fits && fits ? starts[buffer] : 0,
+                           to_numbers, from_numbers, lengths);
+    }
+  }
+
+  const Call call(*this);
+  if (call) {
+    call.run([&](Client& client) {
+      for (std::vector<KeyRanges>& of_keys : asked) {
+        for (KeyRanges& ranges : of_keys) ranges.read(client);
+      }
+    });
+  }
+  RangesAnswer answer;
+  for (const std::vector<KeyRanges>& of_keys : asked) {
+    nb::list of_buffer;
+    for (const KeyRanges& ranges : of_keys) of_buffer.append(to_list(ranges.outcomes));
+    answer.append(of_buffer);
+  }
+  return answer;
+}
+
+// ---- Keys ---------------------------------------------------------------------------------------------------------
+
+Outcome StoreObject::is_exist(std::string_view key) {
+  const Call call(*this);
+  return call ? call.run([&](Client& client) { return client.exists(key); }) : kNotSetUp;
+}
+
+IntList StoreObject::batch_is_exist(const KeyList& keys) {
+  const Keys names(keys);
+  std::vector<Outcome> outcomes = outcomes_for(names.size());
+  if (const Call call(*this); call) call.run([&](Client& client) { client.exists(names.views(), outcomes); });
+  return to_list(outcomes);
+}
+
+Outcome StoreObject::get_size(std::string_view key) {
+  const Call call(*this);
+  return call ? call.run([&](Client& client) { return client.size_of(key); }) : kNotSetUp;
+}
+
+Outcome StoreObject::remove(std::string_view key, bool force) {
+  const Call call(*this);
+  return call ? call.run([&](Client& client) { return client.remove(key, force); }) : kNotSetUp;
+}
+
+IntList StoreObject::batch_remove(const KeyList& keys, bool force) {
+  const Keys names(keys);
+  std::vector<Outcome> outcomes = outcomes_for(names.size());
+  if (const Call call(*this); call) call.run([&](Client& client) { client.remove(names.views(), force, outcomes); });
+  return to_list(outcomes);
+}
+
+Outcome StoreObject::remove_by_regex(const std::string& pattern, bool force) {
+  const Call call(*this);
+  return call ? call.run([&](Client& client) { return client.remove_matching(pattern, force); }) : kNotSetUp;
+}
+
+Outcome StoreObject::remove_all(bool force) {
+  const Call call(*this);
+  return call ? call.run([&](Client& client) { return client.remove_all(force); }) : kNotSetUp;
+}
+
+DescriptorList StoreObject::replicas(std::string_view key) {
+  std::vector<store::ReplicaInfo> found;
+  if (const Call call(*this); call) call.run([&](Client& client) { return client.replicas(key, found); });
+  return to_descriptors(found);
+}
+
+DescriptorsByKey StoreObject::batch_replicas(const KeyList& keys) {
+  const Keys names(keys);
+  DescriptorsByKey by_key;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const DescriptorList found = replicas(names[i]);
+    if (found.size() != 0) by_key[nb::handle(names.object(i))] = found;
+  }
+  return by_key;
+}
+
+// ---- The rest -----------------------------------------------------------------------------------------------------
+
+// Nothing has to be registered here, neither for shared memory nor for TCP. The book is kept because callers are told
+// by it when they register twice or forget to.
+Outcome StoreObject::register_buffer(std::uint64_t address, std::uint64_t size) {
+  const Call call(*this);
+  if (!call) return kNotSetUp;
+  if (size == 0 || memory_at(address, size).empty()) return kMalformed;
+  return registered_.emplace(address, size).second ? outcome_of(StoreCode::kOk) : kMalformed;
+}
+
+Outcome StoreObject::unregister_buffer(std::uint64_t address) {
+  return registered_.erase(address) == 1 ? outcome_of(StoreCode::kOk) : kMalformed;
+}
+
+std::string StoreObject::hostname() {
+  const Call call(*this);
+  return call ? call.run([](Client& client) { return client.name(); }) : std::string();
+}
+
+int StoreObject::health_check() {
+  const Call call(*this);
+  if (!call) return 1;
+  return call.run([](Client& client) { return client.healthy(); }) ? 0 : 2;
+}
+
+store::ClientCounters StoreObject::counters() {
+  const Call call(*this);
+  return call ? call.run([](Client& client) { return client.counters(); }) : store::ClientCounters();
+}
+
+}  // namespace nmc::python
