@@ -30,7 +30,7 @@ struct ClientOptions {
   std::string hostname = "localhost";  // this client's name for others; its segment is called "hostname:port"
   std::uint64_t segment_bytes = 0;     // memory that it brings to the store; 0: none, it only uses others'
   std::string token;                   // of a server beyond loopback
-  bool shared_memory = true;           // false: messages only, as from another host
+  bool shared_memory = true;           // false: TCP only, as from another host
   Nanos connect_deadline = std::chrono::seconds(2);
   Nanos progress_deadline = std::chrono::seconds(10);  // a server that moves no byte for so long has failed
 };

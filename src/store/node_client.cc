@@ -1,3 +1,5 @@
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -91,6 +93,8 @@ class NodeClient final : public Client {
 
   Result<void> open() {
     NMC_ASSIGN_OR_RETURN(address_, Address::parse(options_.server));
+    if (!options_.shared_memory && address_.carrier == Carrier::kUnix)
+      return invalid_argument("store: {} is a Unix socket, without shared memory HOST:PORT is wanted", options_.server);
     name_ = options_.hostname;
     if (options_.shared_memory) NMC_RETURN_IF_ERROR(find_shared_memory());
     if (const auto joined = membership(); !joined) return Failure(joined.error());
@@ -355,7 +359,10 @@ class NodeClient final : public Client {
     return memberships_.back().get();
   }
 
+  // Beside the socket, where we see the master's folder: that takes no message, nor a master that lives.
   Result<UniqueFd> fetch_segment(std::uint32_t number) {
+    const Path file = Path(unix_address_->path).parent_path() / Segment::file_name(number);
+    if (UniqueFd fd(::open(file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)); fd) return fd;
     BodyWriter body;
     body.put_u32(number);
     UniqueFd fd;
@@ -402,7 +409,7 @@ class NodeClient final : public Client {
     NMC_ASSIGN_OR_RETURN(auto channel, Channel::connect(*unix_address_, channel_options()));
     const Membership* joined = current_.load(std::memory_order_acquire);
     BodyWriter body;
-    body.put_u32(joined->client).put_u64(joined->reader->index().boot_id());
+    body.put_u32(joined->client).put_u64(joined->reader->pins().identity());
     const auto attached = channel->call({.op = static_cast<std::uint16_t>(Op::kAttach), .body = body.bytes()});
     if (attached) return channel;
     if (attached.error().code != ErrorCode::kNotFound) return Failure(attached.error());

@@ -121,12 +121,12 @@ Result<std::unique_ptr<MasterCore>> NodeServer::open_core() {
 }
 
 NodeServer::~NodeServer() {
-  server_.reset();
   {
     MutexLock lock(mutex_);
-    stopping_ = true;
+    stopping_ = true;  // connections that end from here on are our doing, not their clients' death
     wake_.notify_all();
   }
+  server_.reset();
   if (housekeeper_.joinable()) housekeeper_.join();
   if (core_ == nullptr) return;
   StoreStats stats;
@@ -164,7 +164,7 @@ void NodeServer::on_close(Session& session) {
   {
     MutexLock lock(mutex_);
     const auto found = clients_.find(number);
-    if (found == clients_.end() || --found->second.sessions > 0) return;
+    if (found == clients_.end() || --found->second.sessions > 0 || stopping_) return;
     // A process that ends closes its descriptors one after another: its lock goes a moment after its socket.
     constexpr int kLooks = 200;
     bool dead = false;
@@ -301,14 +301,15 @@ Reply NodeServer::join(Session& session, Request& request) {
 Reply NodeServer::attach(Session& session, Request& request) {
   State& state = static_cast<State&>(*session.state);
   const std::uint32_t number = request.body.get_u32("client");
-  const std::uint64_t boot_id = request.body.get_u64("boot id");
+  const std::uint64_t identity = request.body.get_u64("identity");
   if (const auto done = request.body.finish(); !done) return done.error();
   if (!session.peer() || state.client != 0)
     return Error{ErrorCode::kInvalidArgument, "store: a connection attaches once, over the Unix socket"};
   MutexLock lock(mutex_);
   const auto found = clients_.find(number);
-  if (boot_id != core_->index().boot_id() || found == clients_.end())
-    return Error{ErrorCode::kNotFound, fmt::format("store: there is no client {}: join anew", number)};
+  const PinTable* table = found == clients_.end() ? nullptr : core_->find_client(number);
+  if (table == nullptr || table->identity() != identity)
+    return Error{ErrorCode::kNotFound, fmt::format("store: there is no such client {}: join anew", number)};
   ++found->second.sessions;
   found->second.in_process = session.peer()->pid == ::getpid();
   state.client = number;

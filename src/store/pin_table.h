@@ -35,7 +35,7 @@ struct PinTableHeader {
   std::uint64_t boot_id;      // of the index it belongs to
   std::uint32_t client;       // number that the master gave
   std::uint32_t entry_count;  // as the index has at most
-  std::uint64_t unused;
+  std::uint64_t identity;     // random: numbers are given again after a restart, this is not
   alignas(64) SharedWord hits;  // lookups of this client that found their key
   SharedWord misses;
   alignas(64) SharedWord over_limbo_cap;  // 1: set by the master; this client gets misses until it drops pins
@@ -63,6 +63,7 @@ class PinTable {
 
   int fd() const { return fd_.get(); }
   std::uint32_t client() const { return client_; }
+  std::uint64_t identity() const { return header_->identity; }
   std::uint32_t entry_count() const { return entry_count_; }
   PinTableHeader& header() const { return *header_; }
   // `entry` is below the index's entries_ready().
