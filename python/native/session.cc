@@ -19,7 +19,8 @@ void Session::watch_forks() {
   pthread_atfork(nullptr, nullptr, [] { fork_count.fetch_add(1, std::memory_order_relaxed); });
 }
 
-Session::Session(std::unique_ptr<store::Client> client) : client_(std::move(client)), forks_(forks()) {}
+Session::Session(std::unique_ptr<store::Client> client)
+    : client_(std::move(client)), forks_(forks()), reads_in_place_(client_->reads_in_place()) {}
 
 Session::~Session() {
   if (!usable()) {

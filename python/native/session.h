@@ -22,6 +22,7 @@ class Session {
 
   store::Client& client() { return *client_; }
   bool usable() const { return forks_ == forks(); }
+  bool reads_in_place() const { return reads_in_place_; }
 
   void begin_call() { calls_.fetch_add(1, std::memory_order_relaxed); }
   void end_call();
@@ -36,6 +37,7 @@ class Session {
  private:
   std::unique_ptr<store::Client> client_;
   const std::uint32_t forks_;
+  const bool reads_in_place_;  // of the client
   std::atomic<std::uint32_t> calls_{0};
   std::atomic<bool> closing_{false};
   Mutex mutex_;

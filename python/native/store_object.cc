@@ -18,8 +18,10 @@ using Part = std::span<const std::byte>;
 
 constexpr Outcome kNotSetUp = outcome_of(StoreCode::kInvalidParams);
 constexpr Outcome kMalformed = outcome_of(StoreCode::kInvalidParams);
-// Copies of at most so many bytes are over before another thread would have taken the interpreter lock.
-constexpr std::size_t kCopyWithLockMax = 64 << 10;
+// What takes no message is done with the interpreter lock held when it is as short as this, some 10 us. Giving the lock
+// up costs more than it gains: whoever takes it lets this thread wait for longer than the work would have taken.
+constexpr std::size_t kBytesWithLockMax = 64 << 10;
+constexpr std::size_t kKeysWithLockMax = 128;
 
 std::vector<Outcome> outcomes_for(std::size_t count, Outcome outcome = kNotSetUp) {
   return std::vector<Outcome>(count, outcome);
@@ -32,7 +34,7 @@ nb::bytes to_bytes(Client::View view) {
   if (bytes == nullptr) nb::raise_python_error();
   nb::bytes result = nb::steal<nb::bytes>(bytes);
   char* const target = PyBytes_AS_STRING(bytes);
-  if (source.size() <= kCopyWithLockMax) {
+  if (source.size() <= kBytesWithLockMax) {
     std::memcpy(target, source.data(), source.size());
   } else {
     const nb::gil_scoped_release unlocked;
@@ -127,6 +129,14 @@ class StoreObject::Call {
   auto run(Work&& work) const {
     const nb::gil_scoped_release unlocked;
     return work(session_->client());
+  }
+  // exists() or read() of so many keys and bytes at most: with the lock, if that is short.
+  template <typename Work>
+  auto read(std::size_t keys, std::uint64_t bytes, Work&& work) const {
+    if (session_->reads_in_place() && keys <= kKeysWithLockMax && bytes <= kBytesWithLockMax) {
+      return work(session_->client());
+    }
+    return run(std::forward<Work>(work));
   }
 
  private:
@@ -294,7 +304,7 @@ HandleList StoreObject::batch_get_buffer(const KeyList& keys) {
 Outcome StoreObject::get_into(std::string_view key, std::uint64_t address, std::uint64_t size) {
   const Call call(*this);
   if (!call) return kNotSetUp;
-  return call.run([&](Client& client) { return client.read(key, memory_at(address, size)); });
+  return call.read(1, size, [&](Client& client) { return client.read(key, memory_at(address, size)); });
 }
 
 IntList StoreObject::batch_get_into(const KeyList& keys, const NumberList& addresses, const NumberList& sizes) {
@@ -306,11 +316,13 @@ IntList StoreObject::batch_get_into(const KeyList& keys, const NumberList& addre
   if (call && starts.size() == names.size() && lengths.size() == names.size()) {
     std::vector<std::span<std::byte>> targets(names.size());
     std::vector<Client::Read> reads(names.size());
+    std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < names.size(); ++i) {
       targets[i] = memory_at(starts[i], lengths[i]);
       reads[i] = {names[i], {&targets[i], 1}};
+      bytes += targets[i].size();
     }
-    call.run([&](Client& client) { client.read(reads, outcomes); });
+    call.read(names.size(), bytes, [&](Client& client) { client.read(reads, outcomes); });
   }
   return to_list(outcomes);
 }
@@ -392,13 +404,15 @@ RangesAnswer StoreObject::get_into_ranges(const NumberList& addresses, const Key
 
 Outcome StoreObject::is_exist(std::string_view key) {
   const Call call(*this);
-  return call ? call.run([&](Client& client) { return client.exists(key); }) : kNotSetUp;
+  return call ? call.read(1, 0, [&](Client& client) { return client.exists(key); }) : kNotSetUp;
 }
 
 IntList StoreObject::batch_is_exist(const KeyList& keys) {
   const Keys names(keys);
   std::vector<Outcome> outcomes = outcomes_for(names.size());
-  if (const Call call(*this); call) call.run([&](Client& client) { client.exists(names.views(), outcomes); });
+  if (const Call call(*this); call) {
+    call.read(names.size(), 0, [&](Client& client) { client.exists(names.views(), outcomes); });
+  }
   return to_list(outcomes);
 }
 

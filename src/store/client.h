@@ -72,6 +72,9 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
+  // Whether exists() and read() take no message, as on the master's host: they then wait for nobody. Stays as it is.
+  virtual bool reads_in_place() const = 0;
+
   // "hostname:port", by which others prefer this client's segment.
   virtual const std::string& name() const = 0;
 

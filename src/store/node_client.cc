@@ -102,6 +102,8 @@ class NodeClient final : public Client {
     return healthy_or_error();
   }
 
+  bool reads_in_place() const override { return unix_address_.has_value(); }
+
   const std::string& name() const override { return name_; }
 
   Outcome exists(std::string_view key) override {
