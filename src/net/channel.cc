@@ -6,21 +6,22 @@
 #include "base/check.h"
 #include "base/failpoint.h"
 #include "net/client_handshake.h"
+#include "net/client_wire.h"
 #include "net/dial.h"
-#include "net/wire.h"
 
 namespace nmc::net {
 
 Result<std::unique_ptr<Channel>> Channel::connect(const Address& address, ChannelOptions options) {
   const Nanos until = real_clock().now() + options.connect_deadline;
   NMC_ASSIGN_OR_RETURN(UniqueFd fd, dial(address, until));
-  std::unique_ptr<Wire> wire = address.carrier == Carrier::kUnix ? create_unix_wire(std::move(fd))
-                                                                 : create_tcp_wire(std::move(fd), options.limits);
+  std::unique_ptr<ClientWire> wire = address.carrier == Carrier::kUnix
+                                         ? create_unix_client_wire(std::move(fd))
+                                         : create_tcp_client_wire(std::move(fd), options.limits);
   NMC_RETURN_IF_ERROR(shake_hands_with_server(*wire, address, options.token, until));
   return std::unique_ptr<Channel>(new Channel(address, std::move(options), std::move(wire)));
 }
 
-Channel::Channel(Address address, ChannelOptions options, std::unique_ptr<Wire> wire)
+Channel::Channel(Address address, ChannelOptions options, std::unique_ptr<ClientWire> wire)
     : address_(std::move(address)), options_(std::move(options)), wire_(std::move(wire)) {}
 
 Channel::~Channel() = default;
@@ -60,7 +61,7 @@ Result<Channel::Reply> Channel::receive(const PlacePayload& place, Nanos progres
   if (broken_) return still_broken();
   NMC_REQUIRE(!in_flight_.empty());
   if (auto hit = failpoint("net.receive")) return broke(*std::move(hit));
-  Result<Wire::Received> received = wire_->receive({.progress = patience(progress)});
+  Result<ClientWire::Received> received = wire_->receive({.progress = patience(progress)});
   if (!received) return broke(std::move(received).error());
   const FrameHeader& header = received->frame.header;
   const ByteSpan body = received->frame.body;

@@ -30,7 +30,7 @@
 
 namespace nmc::net {
 
-class Wire;
+class ClientWire;
 
 struct ChannelOptions {
   std::string token;                                 // proven to the server, which proves it, too; "": none
@@ -75,9 +75,9 @@ class Channel {
   // instead of options.progress_deadline, for a request that may take longer; 0: the same.
   Result<Reply> call(const Request& request, const PlacePayload& place = nullptr, Nanos progress = Nanos::zero());
 
-  // The same in two, so that several requests can be under way: the server answers them in order. send() may wait for
-  // the server to take what it has been sent, and the server waits for its replies to be taken: so don't send large
-  // payloads while large replies are due.
+  // The same in two, so that several requests can be under way: the server answers them in order. It stops reading
+  // while nobody takes its replies, and send() waits for it to read: so have no more in flight than socket buffers
+  // hold (some hundred small messages), and send no large payload while large replies are due.
   Result<void> send(const Request& request, Nanos progress = Nanos::zero());
   // The reply to the oldest request in flight; there must be one.
   Result<Reply> receive(const PlacePayload& place = nullptr, Nanos progress = Nanos::zero());
@@ -97,7 +97,7 @@ class Channel {
     std::uint16_t op;
   };
 
-  Channel(Address address, ChannelOptions options, std::unique_ptr<Wire> wire);
+  Channel(Address address, ChannelOptions options, std::unique_ptr<ClientWire> wire);
   Result<void> check(const Request& request) const;
   Result<void> check_is_reply_to(const FrameHeader& header, const InFlight& request) const;
   // Into where `place` says; an error leaves the channel usable if the payload could be dropped.
@@ -109,7 +109,7 @@ class Channel {
 
   const Address address_;
   const ChannelOptions options_;
-  const std::unique_ptr<Wire> wire_;
+  const std::unique_ptr<ClientWire> wire_;
   MessageCounters counters_;
   std::deque<InFlight> in_flight_;  // oldest first
   std::uint64_t next_id_ = 1;

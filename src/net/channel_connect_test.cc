@@ -229,6 +229,14 @@ TEST_P(TcpConnectTest, NamesAPortInUse) {
   EXPECT_THAT(second.error().message, HasSubstr(fmt::format("127.0.0.1 port {}", server->tcp_port())));
 }
 
+TEST_P(TcpConnectTest, OpensNothingWhenItCannotOpenAll) {
+  const auto server = serve();
+  const auto second =
+      ChannelServer::start({.unix_path = path(), .tcp_host = "127.0.0.1", .tcp_port = server->tcp_port()}, handler_);
+  EXPECT_FALSE(second);
+  EXPECT_FALSE(std::filesystem::exists(path()));
+}
+
 TEST_P(TcpConnectTest, ListensBeyondLoopbackOnlyWithATokenOrWhenTold) {
   const auto refused = ChannelServer::start({.tcp_host = "0.0.0.0"}, handler_);
   ASSERT_FALSE(refused);

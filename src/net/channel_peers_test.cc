@@ -1,6 +1,9 @@
 // Peers that lie, stall, trickle or leave: each is an error within its deadline, never a crash, a hang or a success.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <csignal>
 
 #include "net/channel_test_support.h"
 
@@ -99,6 +102,24 @@ TEST_P(ChannelPeersTest, AServerThatSendsNothingRunsIntoTheProgressDeadline) {
   const Error silent = failure_with([](RawPeer& peer) { EXPECT_TRUE(peer.at_end()); }, {.progress_deadline = kShort});
   EXPECT_EQ(silent.code, ErrorCode::kDeadlineExceeded);
   EXPECT_THAT(silent.message, HasSubstr("100 ms"));
+}
+
+TEST_P(ChannelPeersTest, SignalsDoNotPutOffTheProgressDeadline) {
+  struct sigaction ignoring {};
+  ignoring.sa_handler = [](int) {};  // and no SA_RESTART: calls return with EINTR
+  struct sigaction before {};
+  ASSERT_EQ(::sigaction(SIGUSR1, &ignoring, &before), 0);
+  Signal done;
+  std::thread disturber([&done, victim = ::pthread_self()] {
+    while (!done.wait(1, std::chrono::milliseconds(5))) ::pthread_kill(victim, SIGUSR1);
+  });
+  const Stopwatch stopwatch;
+  const Error silent = failure_with([](RawPeer& peer) { EXPECT_TRUE(peer.at_end()); }, {.progress_deadline = kShort});
+  EXPECT_EQ(silent.code, ErrorCode::kDeadlineExceeded);
+  EXPECT_LT(stopwatch.elapsed(), kTestPatience / 2);
+  done.raise();
+  disturber.join();
+  ASSERT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
 TEST_P(ChannelPeersTest, AServerThatTakesNothingRunsIntoTheProgressDeadline) {

@@ -30,7 +30,7 @@
 
 namespace nmc::net {
 
-class ServerCarrier;
+class ServerWire;
 
 // What a handler keeps of a connection.
 struct SessionState {
@@ -62,7 +62,7 @@ class Session {
 // Lives during one MessageHandler::handle().
 class Request {
  public:
-  Request(const FrameHeader& header, ByteSpan body_bytes, ServerCarrier& carrier);
+  Request(const FrameHeader& header, ByteSpan body_bytes, ServerWire& wire);
 
   const std::uint16_t op;
   const std::uint64_t id;
@@ -76,7 +76,7 @@ class Request {
 
  private:
   friend class ServerSession;
-  ServerCarrier& carrier_;
+  ServerWire& wire_;
   std::uint64_t payload_left_;
   std::optional<Error> error_;  // of read_payload()
 };

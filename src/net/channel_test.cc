@@ -230,10 +230,11 @@ TEST_P(ChannelTest, CountsMessagesAndPayloadAtBothEnds) {
   EXPECT_EQ(here.payload_bytes_received, 1000u);
   channel.reset();
   ASSERT_TRUE(handler_.closed.wait());
-  EXPECT_EQ(handler_.last_counters.messages_received, 3u);
-  EXPECT_EQ(handler_.last_counters.payload_bytes_received, 2000u);
-  EXPECT_EQ(handler_.last_counters.messages_sent, 3u);
-  EXPECT_EQ(handler_.last_counters.payload_bytes_sent, 1000u);
+  const auto there = handler_.last_counters();
+  EXPECT_EQ(there.messages_received, 3u);
+  EXPECT_EQ(there.payload_bytes_received, 2000u);
+  EXPECT_EQ(there.messages_sent, 3u);
+  EXPECT_EQ(there.payload_bytes_sent, 1000u);
 }
 
 TEST_P(ChannelTest, KeepsAHandlersStateForEachSession) {

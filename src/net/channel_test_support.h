@@ -96,7 +96,10 @@ class TestHandler final : public MessageHandler {
     opened.raise();
   }
   void on_close(Session& session) override {
-    last_counters = session.counters().values();
+    {
+      MutexLock lock(mutex_);
+      last_counters_ = session.counters().values();
+    }
     closed.raise();
   }
 
@@ -116,7 +119,11 @@ class TestHandler final : public MessageHandler {
   }
 
   Signal opened, closed, hanging;
-  MessageCounters::Values last_counters;  // after closed
+  // Of the session that closed last.
+  MessageCounters::Values last_counters() {
+    MutexLock lock(mutex_);
+    return last_counters_;
+  }
 
  private:
   static boost::asio::awaitable<Reply> echo(Request& request) {
@@ -194,6 +201,9 @@ class TestHandler final : public MessageHandler {
     auto [error] = co_await never.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
     co_return Error{error ? ErrorCode::kCancelled : ErrorCode::kInternal, "hung"};
   }
+
+  Mutex mutex_;
+  MessageCounters::Values last_counters_ NMC_GUARDED_BY(mutex_);
 };
 
 inline Bytes frame_bytes(const FrameHeader& header, ByteSpan body = {}, ByteSpan payload = {}) {

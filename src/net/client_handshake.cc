@@ -9,7 +9,7 @@ namespace {
 
 class ClientHandshake {
  public:
-  ClientHandshake(Wire& wire, const Address& address, std::string_view token, Nanos until)
+  ClientHandshake(ClientWire& wire, const Address& address, std::string_view token, Nanos until)
       : wire_(wire), address_(address), token_(token), patience_{.progress = until, .until = until} {}
 
   Result<void> run() {
@@ -46,7 +46,7 @@ class ClientHandshake {
   Result<ByteSpan> ask(std::uint16_t op, ByteSpan body) {
     const FrameHeader header{.op = op, .body_bytes = static_cast<std::uint32_t>(body.size())};
     NMC_RETURN_IF_ERROR(wire_.send(header, body, {}, patience_));
-    NMC_ASSIGN_OR_RETURN(const Wire::Received received, wire_.receive(patience_));
+    NMC_ASSIGN_OR_RETURN(const ClientWire::Received received, wire_.receive(patience_));
     const FrameHeader& reply = received.frame.header;
     if (reply.op != op || reply.request_id != 0 || reply.payload_bytes != 0) {
       return corrupt("reply of op {} in a handshake, expected op {}", reply.op, op);
@@ -55,7 +55,7 @@ class ClientHandshake {
     return received.frame.body;
   }
 
-  Wire& wire_;
+  ClientWire& wire_;
   const Address& address_;
   const std::string_view token_;
   const Patience patience_;
@@ -64,7 +64,7 @@ class ClientHandshake {
 
 }  // namespace
 
-Result<void> shake_hands_with_server(Wire& wire, const Address& address, std::string_view token, Nanos until) {
+Result<void> shake_hands_with_server(ClientWire& wire, const Address& address, std::string_view token, Nanos until) {
   Result<void> done = ClientHandshake(wire, address, token, until).run();
   if (done) return done;
   const std::string name = address.to_string();

@@ -110,7 +110,7 @@ Failure connect_failure(const Address& address, int error_number) {
     case ECONNREFUSED:
       return unavailable("{}: {}; is the server running there{}?", what, reason,
                          address.carrier == Carrier::kTcp ? ", and does it listen beyond loopback if it has to" : "");
-    default: return Failure(std::move(os_error("connect to", address.to_string(), error_number)).with_context(what));
+    default: return Failure(os_error("connect to", address.to_string(), error_number));
   }
 }
 

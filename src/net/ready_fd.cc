@@ -87,7 +87,7 @@ asio::awaitable<Result<void>> ReadyFd::wait(For what, LoopTime deadline) {
   auto [error] = co_await descriptor_.async_wait(type, kAwait);
   watchdog_->clear();
   if (closed_) co_return cancelled("closed");
-  if (error) co_return deadline_exceeded("no byte moved in time");
+  if (error) co_return deadline_exceeded("the peer moved no byte before its deadline");
   co_return Result<void>();
 }
 

@@ -44,18 +44,18 @@ std::string tcp_peer_name(int fd) {
 
 }  // namespace
 
-Request::Request(const FrameHeader& header, ByteSpan body_bytes, ServerCarrier& carrier)
+Request::Request(const FrameHeader& header, ByteSpan body_bytes, ServerWire& wire)
     : op(header.op),
       id(header.request_id),
       payload_bytes(header.payload_bytes),
       body(body_bytes),
-      carrier_(carrier),
+      wire_(wire),
       payload_left_(header.payload_bytes) {}
 
 asio::awaitable<Result<void>> Request::read_payload(MutableByteSpan to) {
   NMC_REQUIRE(to.size() <= payload_left_, "to={} left={}", to.size(), payload_left_);
   NMC_REQUIRE(!error_, "after a failure");
-  Result<void> read = co_await carrier_.read_payload(to);
+  Result<void> read = co_await wire_.read_payload(to);
   if (read) {
     payload_left_ -= to.size();
   } else {
@@ -70,15 +70,14 @@ ServerSession::ServerSession(ServerCore& core, asio::io_context& loop, Carrier c
       id_(core.next_session_id.fetch_add(1, std::memory_order_relaxed)),
       carrier_(carrier),
       refuse_(refuse) {
-  const ServerCarrierOptions options{.limits = core.options.limits,
-                                     .progress_deadline = core.options.progress_deadline};
+  const ServerWireOptions options{.limits = core.options.limits, .progress_deadline = core.options.progress_deadline};
   if (carrier == Carrier::kUnix) {
     peer_ = unix_peer(fd.get());
     peer_name_ = peer_ ? fmt::format("process {} of user {}", peer_->pid, peer_->uid) : "an unknown process";
-    wire_ = create_unix_carrier(loop, std::move(fd), options);
+    wire_ = create_unix_server_wire(loop, std::move(fd), options);
   } else {
     peer_name_ = tcp_peer_name(fd.get());
-    wire_ = create_tcp_carrier(loop, std::move(fd), options);
+    wire_ = create_tcp_server_wire(loop, std::move(fd), options);
   }
 }
 
@@ -226,13 +225,13 @@ asio::awaitable<Result<void>> ServerSession::drop_payload(Request& request) {
 
 asio::awaitable<Result<void>> ServerSession::send_reply(const FrameHeader& request, const Reply& reply) {
   if (reply.error) co_return co_await send_error(request, *reply.error);
-  const ServerCarrier::Outgoing outgoing{.header = {.op = request.op,
-                                                    .body_bytes = static_cast<std::uint32_t>(reply.body.size()),
-                                                    .request_id = request.request_id,
-                                                    .payload_bytes = total_bytes(reply.payload)},
-                                         .body = reply.body,
-                                         .payload = reply.payload,
-                                         .fds = reply.fds};
+  const ServerWire::Outgoing outgoing{.header = {.op = request.op,
+                                                 .body_bytes = static_cast<std::uint32_t>(reply.body.size()),
+                                                 .request_id = request.request_id,
+                                                 .payload_bytes = total_bytes(reply.payload)},
+                                      .body = reply.body,
+                                      .payload = reply.payload,
+                                      .fds = reply.fds};
   Result<void> fits = wire_->check(outgoing);
   if (!fits) {
     log_error("{}: {}", peer_name_, fits.error().message);
@@ -245,11 +244,11 @@ asio::awaitable<Result<void>> ServerSession::send_reply(const FrameHeader& reque
 
 asio::awaitable<Result<void>> ServerSession::send_error(const FrameHeader& request, const Error& error) {
   const std::vector<std::byte> body = encode_error(error);
-  const ServerCarrier::Outgoing outgoing{.header = {.op = request.op,
-                                                    .status = FrameStatus::kError,
-                                                    .body_bytes = static_cast<std::uint32_t>(body.size()),
-                                                    .request_id = request.request_id},
-                                         .body = body};
+  const ServerWire::Outgoing outgoing{.header = {.op = request.op,
+                                                 .status = FrameStatus::kError,
+                                                 .body_bytes = static_cast<std::uint32_t>(body.size()),
+                                                 .request_id = request.request_id},
+                                      .body = body};
   Result<void> sent = co_await wire_->send(outgoing);
   if (sent && request.op < kReservedOps) counters_.count_sent(0);
   co_return sent;

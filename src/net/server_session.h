@@ -15,7 +15,7 @@
 
 #include "net/channel_server.h"
 #include "net/handshake.h"
-#include "net/server_carrier.h"
+#include "net/server_wire.h"
 
 namespace nmc::net {
 
@@ -67,7 +67,7 @@ class ServerSession final : public Session, public std::enable_shared_from_this<
   const bool refuse_;
   std::optional<Peer> peer_;
   std::string peer_name_;
-  std::unique_ptr<ServerCarrier> wire_;      // nullptr once it has ended
+  std::unique_ptr<ServerWire> wire_;         // nullptr once it has ended
   boost::asio::cancellation_signal cancel_;  // reaches what a handler waits for
   MessageCounters counters_;
   bool closed_ = false;  // by us

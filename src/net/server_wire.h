@@ -20,7 +20,7 @@
 namespace nmc::net {
 
 // Belongs to the loop's thread. After an error other than check()'s it isn't used again.
-class ServerCarrier {
+class ServerWire {
  public:
   // A reply's parts, where they lie.
   struct Outgoing {
@@ -30,7 +30,7 @@ class ServerCarrier {
     std::span<const int> fds;
   };
 
-  virtual ~ServerCarrier() = default;
+  virtual ~ServerWire() = default;
 
   // The next frame, without its payload; the body's bytes stay until the next receive(), for which the payload must
   // have been read whole. Nothing: the peer closed between two frames. Waits until `first_byte` for a frame to begin,
@@ -45,13 +45,13 @@ class ServerCarrier {
   virtual void close() = 0;
 };
 
-struct ServerCarrierOptions {
+struct ServerWireOptions {
   FrameLimits limits;
   Nanos progress_deadline;
 };
-std::unique_ptr<ServerCarrier> create_unix_carrier(boost::asio::io_context& loop, UniqueFd fd,
-                                                   const ServerCarrierOptions& options);
-std::unique_ptr<ServerCarrier> create_tcp_carrier(boost::asio::io_context& loop, UniqueFd fd,
-                                                  const ServerCarrierOptions& options);
+std::unique_ptr<ServerWire> create_unix_server_wire(boost::asio::io_context& loop, UniqueFd fd,
+                                                    const ServerWireOptions& options);
+std::unique_ptr<ServerWire> create_tcp_server_wire(boost::asio::io_context& loop, UniqueFd fd,
+                                                   const ServerWireOptions& options);
 
 }  // namespace nmc::net

@@ -5,32 +5,30 @@
 #include <utility>
 
 #include "base/check.h"
+#include "net/client_wire.h"
 #include "net/datagram.h"
 #include "net/socket_options.h"
 #include "net/span_cursor.h"
-#include "net/wire.h"
 
 namespace nmc::net {
 namespace {
 
-class UnixWire final : public Wire {
+class UnixClientWire final : public ClientWire {
  public:
-  explicit UnixWire(UniqueFd fd)
+  explicit UnixClientWire(UniqueFd fd)
       : fd_(std::move(fd)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kDatagramBytesMax)) {}
 
   Result<void> send(const FrameHeader& header, ByteSpan body, std::span<const ByteSpan> payload,
                     const Patience& patience) override {
     const DatagramToSend datagram(header, body, payload, {});
-    const Wait wait(patience);
-    Nanos left = patience.until == Nanos::max() ? patience.progress : wait.left();
-    while (left > Nanos::zero()) {
-      set_wait(SO_SNDTIMEO, send_timeout_, left);
+    Wait wait(patience);
+    for (; !wait.over(); wait.interrupted()) {
+      set_wait(SO_SNDTIMEO, send_timeout_, wait.left());
       if (::sendmsg(fd_.get(), &datagram.message(), MSG_NOSIGNAL) >= 0) return {};
-      if (errno == EAGAIN) return wait.over();
+      if (errno == EAGAIN) break;
       if (errno != EINTR) return Failure(os_error("send", "to the peer"));
-      left = wait.left();
     }
-    return wait.over();
+    return wait.failure();
   }
 
   Result<Received> receive(const Patience& patience) override {
@@ -47,12 +45,7 @@ class UnixWire final : public Wire {
     SpanCursor<std::byte> rest(to);
     NMC_ASSERT(rest.left() >= bytes && payload_.size() >= bytes, "room={} bytes={}", rest.left(), bytes);
     rest.limit(bytes);
-    while (rest.left() > 0) {
-      const iovec piece = rest.next().front();
-      std::memcpy(piece.iov_base, payload_.data(), piece.iov_len);
-      payload_ = payload_.subspan(piece.iov_len);
-      rest.advance(piece.iov_len);
-    }
+    payload_ = payload_.subspan(rest.take(payload_));
     return {};
   }
 
@@ -60,21 +53,19 @@ class UnixWire final : public Wire {
 
  private:
   Result<void> receive_datagram(ReceivedDatagram& datagram, const Patience& patience) {
-    const Wait wait(patience);
-    Nanos left = patience.until == Nanos::max() ? patience.progress : wait.left();
-    while (left > Nanos::zero()) {
-      set_wait(SO_RCVTIMEO, receive_timeout_, left);
+    Wait wait(patience);
+    for (; !wait.over(); wait.interrupted()) {
+      set_wait(SO_RCVTIMEO, receive_timeout_, wait.left());
       const ssize_t count = ::recvmsg(fd_.get(), &datagram.message(), MSG_CMSG_CLOEXEC);
       if (count > 0) {
         datagram.received(static_cast<std::size_t>(count));
         return {};
       }
       if (count == 0) return unavailable("the peer closed the connection");
-      if (errno == EAGAIN) return wait.over();
+      if (errno == EAGAIN) break;
       if (errno != EINTR) return Failure(os_error("receive", "from the peer"));
-      left = wait.left();
     }
-    return wait.over();
+    return wait.failure();
   }
 
   void set_wait(int option, Nanos& present, Nanos wanted) {
@@ -90,6 +81,8 @@ class UnixWire final : public Wire {
 
 }  // namespace
 
-std::unique_ptr<Wire> create_unix_wire(UniqueFd fd) { return std::make_unique<UnixWire>(std::move(fd)); }
+std::unique_ptr<ClientWire> create_unix_client_wire(UniqueFd fd) {
+  return std::make_unique<UnixClientWire>(std::move(fd));
+}
 
 }  // namespace nmc::net

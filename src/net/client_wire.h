@@ -20,27 +20,31 @@ struct Patience {
   Nanos until = Nanos::max();      // in all, by real_clock()
 };
 
-// One wait for a byte to move, however often a signal interrupts it.
+// One wait for a byte to move, however often a signal interrupts it:
+//   for (Wait wait(patience); !wait.over(); wait.interrupted()) ...
 class Wait {
  public:
   explicit Wait(const Patience& patience);
-  // Zero or less: it is over.
-  Nanos left() const { return end_ - real_clock().now(); }
-  Failure over() const;  // kDeadlineExceeded
+  // How long to wait now. As long as nothing interrupts, always the patience itself, so that a socket's timeout mostly
+  // stays as it is.
+  Nanos left() const { return left_; }
+  bool over() const { return left_ <= Nanos::zero(); }
+  void interrupted() { left_ = started_ + whole_ - real_clock().now(); }
+  Failure failure() const;  // kDeadlineExceeded
 
  private:
-  Nanos started_, end_;
+  Nanos started_, whole_, left_;
 };
 
 // Not thread-safe, except shut(). After an error it isn't used again.
-class Wire {
+class ClientWire {
  public:
   struct Received {
     Frame frame;  // the body's bytes stay until the next receive()
     std::vector<UniqueFd> fds;
   };
 
-  virtual ~Wire() = default;
+  virtual ~ClientWire() = default;
 
   // Of a message that is within the carrier's limits.
   virtual Result<void> send(const FrameHeader& header, ByteSpan body, std::span<const ByteSpan> payload,
@@ -54,7 +58,7 @@ class Wire {
   virtual void shut() = 0;
 };
 
-std::unique_ptr<Wire> create_unix_wire(UniqueFd fd);
-std::unique_ptr<Wire> create_tcp_wire(UniqueFd fd, const FrameLimits& limits);
+std::unique_ptr<ClientWire> create_unix_client_wire(UniqueFd fd);
+std::unique_ptr<ClientWire> create_tcp_client_wire(UniqueFd fd, const FrameLimits& limits);
 
 }  // namespace nmc::net

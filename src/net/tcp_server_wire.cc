@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "net/receive_buffer.h"
-#include "net/server_carrier.h"
+#include "net/server_wire.h"
 #include "net/span_cursor.h"
 #include "net/tcp_stream.h"
 
@@ -16,9 +16,9 @@ namespace asio = boost::asio;
 // So much is moved before others on the loop have a turn: well below a millisecond.
 constexpr std::size_t kTurnBytes = 1 << 20;
 
-class TcpCarrier final : public ServerCarrier {
+class TcpServerWire final : public ServerWire {
  public:
-  TcpCarrier(asio::io_context& loop, UniqueFd fd, const ServerCarrierOptions& options)
+  TcpServerWire(asio::io_context& loop, UniqueFd fd, const ServerWireOptions& options)
       : options_(options), stream_(std::move(fd)), ready_(loop, stream_.fd()) {
     TcpStream::tune(stream_.fd());
   }
@@ -82,7 +82,7 @@ class TcpCarrier final : public ServerCarrier {
     SpanCursor<const std::byte> rest(head, reply.payload);
     std::size_t turn = 0;
     while (rest.left() > 0) {
-      const StreamIo io = stream_.write(rest.next(kTurnBytes));
+      const StreamIo io = write_next(rest);
       if (io.would_block()) {
         Result<void> ready = co_await ready_.wait(ReadyFd::For::kWriting, loop_time_after(options_.progress_deadline));
         if (!ready) co_return Failure(std::move(ready).error());
@@ -108,6 +108,11 @@ class TcpCarrier final : public ServerCarrier {
     std::copy_n(buffered.begin(), count, to.begin());
     used_ += count;
     return count;
+  }
+
+  StreamIo write_next(const SpanCursor<const std::byte>& rest) {
+    Iovecs pieces;
+    return stream_.write(rest.next(pieces, kTurnBytes));
   }
 
   // Waits for a frame's first bytes. False: the peer has closed. Waiting comes first: asking first would mostly be in
@@ -149,7 +154,7 @@ class TcpCarrier final : public ServerCarrier {
     }
   }
 
-  const ServerCarrierOptions options_;
+  const ServerWireOptions options_;
   TcpStream stream_;
   ReadyFd ready_;
   ReceiveBuffer buffer_;  // body and beginning of the payload of the present frame, and what came behind
@@ -158,9 +163,9 @@ class TcpCarrier final : public ServerCarrier {
 
 }  // namespace
 
-std::unique_ptr<ServerCarrier> create_tcp_carrier(asio::io_context& loop, UniqueFd fd,
-                                                  const ServerCarrierOptions& options) {
-  return std::make_unique<TcpCarrier>(loop, std::move(fd), options);
+std::unique_ptr<ServerWire> create_tcp_server_wire(asio::io_context& loop, UniqueFd fd,
+                                                   const ServerWireOptions& options) {
+  return std::make_unique<TcpServerWire>(loop, std::move(fd), options);
 }
 
 }  // namespace nmc::net

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "net/datagram.h"
-#include "net/server_carrier.h"
+#include "net/server_wire.h"
 #include "net/socket_options.h"
 
 namespace nmc::net {
@@ -13,9 +13,9 @@ namespace {
 
 namespace asio = boost::asio;
 
-class UnixCarrier final : public ServerCarrier {
+class UnixServerWire final : public ServerWire {
  public:
-  UnixCarrier(asio::io_context& loop, UniqueFd fd, const ServerCarrierOptions& options)
+  UnixServerWire(asio::io_context& loop, UniqueFd fd, const ServerWireOptions& options)
       : options_(options),
         fd_(std::move(fd)),
         ready_(loop, fd_.get()),
@@ -79,7 +79,7 @@ class UnixCarrier final : public ServerCarrier {
     return ::sendmsg(fd_.get(), &datagram.message(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ? 0 : errno;
   }
 
-  const ServerCarrierOptions options_;
+  const ServerWireOptions options_;
   UniqueFd fd_;
   ReadyFd ready_;
   std::unique_ptr<std::byte[]> buffer_;  // one datagram; pages of it that none ever reached cost nothing
@@ -88,9 +88,9 @@ class UnixCarrier final : public ServerCarrier {
 
 }  // namespace
 
-std::unique_ptr<ServerCarrier> create_unix_carrier(asio::io_context& loop, UniqueFd fd,
-                                                   const ServerCarrierOptions& options) {
-  return std::make_unique<UnixCarrier>(loop, std::move(fd), options);
+std::unique_ptr<ServerWire> create_unix_server_wire(asio::io_context& loop, UniqueFd fd,
+                                                    const ServerWireOptions& options) {
+  return std::make_unique<UnixServerWire>(loop, std::move(fd), options);
 }
 
 }  // namespace nmc::net

@@ -7,26 +7,27 @@
 #include <utility>
 
 #include "base/check.h"
+#include "net/client_wire.h"
 #include "net/receive_buffer.h"
 #include "net/socket_options.h"
 #include "net/span_cursor.h"
 #include "net/tcp_stream.h"
-#include "net/wire.h"
 
 namespace nmc::net {
 namespace {
 
-class TcpWire final : public Wire {
+class TcpClientWire final : public ClientWire {
  public:
-  TcpWire(UniqueFd fd, const FrameLimits& limits) : limits_(limits), stream_(std::move(fd)) {}
+  TcpClientWire(UniqueFd fd, const FrameLimits& limits) : limits_(limits), stream_(std::move(fd)) {}
 
   Result<void> send(const FrameHeader& header, ByteSpan body, std::span<const ByteSpan> payload,
                     const Patience& patience) override {
     const FrameHeaderBytes encoded = encode_frame_header(header);
     const std::array<ByteSpan, 2> head{encoded, body};
     SpanCursor<const std::byte> rest(head, payload);
+    Iovecs pieces;
     while (rest.left() > 0) {
-      const StreamIo io = stream_.write(rest.next());
+      const StreamIo io = stream_.write(rest.next(pieces));
       if (io.error_number == 0) {
         rest.advance(io.bytes);
       } else if (io.would_block()) {
@@ -56,9 +57,10 @@ class TcpWire final : public Wire {
     SpanCursor<std::byte> rest(to);
     NMC_ASSERT(rest.left() >= bytes, "room={} bytes={}", rest.left(), bytes);
     rest.limit(bytes);
-    copy_buffered(rest);
+    used_ += rest.take(buffer_.bytes().subspan(used_));
+    Iovecs pieces;
     while (rest.left() > 0) {
-      NMC_ASSIGN_OR_RETURN(const std::size_t count, read_some(rest.next(), rest.left(), patience));
+      NMC_ASSIGN_OR_RETURN(const std::size_t count, read_some(rest.next(pieces), patience));
       rest.advance(count);
     }
     return {};
@@ -67,53 +69,42 @@ class TcpWire final : public Wire {
   void shut() override { ::shutdown(stream_.fd(), SHUT_RDWR); }
 
  private:
-  // What came along behind the body, which must stay where it is.
-  void copy_buffered(SpanCursor<std::byte>& rest) {
-    while (rest.left() > 0 && used_ < buffer_.size()) {
-      const ByteSpan buffered = buffer_.bytes().subspan(used_);
-      const iovec piece = rest.next(buffered.size()).front();
-      std::memcpy(piece.iov_base, buffered.data(), piece.iov_len);
-      used_ += piece.iov_len;
-      rest.advance(piece.iov_len);
-    }
-  }
-
   Result<void> fill(std::size_t bytes, const Patience& patience) {
     while (buffer_.size() < bytes) {
       const MutableByteSpan room = buffer_.prepare(bytes);
       const iovec piece{room.data(), room.size()};
-      NMC_ASSIGN_OR_RETURN(const std::size_t count, read_some({&piece, 1}, bytes - buffer_.size(), patience));
+      NMC_ASSIGN_OR_RETURN(const std::size_t count, read_some({&piece, 1}, patience));
       buffer_.commit(count);
     }
     return {};
   }
 
-  // At least one byte. `missing` is for the message.
-  Result<std::size_t> read_some(std::span<const iovec> to, std::uint64_t missing, const Patience& patience) {
-    const Wait wait(patience);
-    Nanos left = patience.until == Nanos::max() ? patience.progress : wait.left();
-    while (left > Nanos::zero()) {
-      set_receive_timeout(left);
+  // At least one byte.
+  Result<std::size_t> read_some(std::span<const iovec> to, const Patience& patience) {
+    Wait wait(patience);
+    for (; !wait.over(); wait.interrupted()) {
+      set_receive_timeout(wait.left());
       const StreamIo io = stream_.read(to);
       if (io.bytes > 0) return io.bytes;
-      if (io.error_number == 0) return unavailable("the peer closed the connection with {} bytes to come", missing);
-      if (io.would_block()) return wait.over();
+      if (io.error_number == 0) return unavailable("the peer closed the connection");
+      if (io.would_block()) break;
       if (io.error_number != EINTR) return Failure(os_error("receive", "from the peer", io.error_number));
-      left = wait.left();
     }
-    return wait.over();
+    return wait.failure();
   }
 
   Result<void> wait_writable(const Patience& patience) {
-    const Wait wait(patience);
-    for (Nanos left = wait.left(); left > Nanos::zero(); left = wait.left()) {
-      const timespec timeout{.tv_sec = left.count() / 1'000'000'000, .tv_nsec = left.count() % 1'000'000'000};
+    Wait wait(patience);
+    for (; !wait.over(); wait.interrupted()) {
+      const auto left = wait.left().count();
+      const timespec timeout{.tv_sec = left / 1'000'000'000, .tv_nsec = left % 1'000'000'000};
       pollfd poll{.fd = stream_.fd(), .events = POLLOUT, .revents = 0};
       const int ready = ::ppoll(&poll, 1, &timeout, nullptr);
       if (ready > 0) return {};
-      if (ready < 0 && errno != EINTR) return Failure(os_error("poll", "the peer"));
+      if (ready == 0) break;
+      if (errno != EINTR) return Failure(os_error("poll", "the peer"));
     }
-    return wait.over();
+    return wait.failure();
   }
 
   void set_receive_timeout(Nanos timeout) {
@@ -131,8 +122,8 @@ class TcpWire final : public Wire {
 
 }  // namespace
 
-std::unique_ptr<Wire> create_tcp_wire(UniqueFd fd, const FrameLimits& limits) {
-  return std::make_unique<TcpWire>(std::move(fd), limits);
+std::unique_ptr<ClientWire> create_tcp_client_wire(UniqueFd fd, const FrameLimits& limits) {
+  return std::make_unique<TcpClientWire>(std::move(fd), limits);
 }
 
 }  // namespace nmc::net
