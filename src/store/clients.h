@@ -40,7 +40,7 @@ class Clients {
     struct Iterator {
       const SharedWord* const* base;
       std::uint32_t entry;
-      const SharedWord* operator*() const { return *base + entry; }
+      const SharedWord* operator*() const { return *base + std::size_t{entry} * PinTable::kWordsAnEntry; }
       Iterator& operator++() {
         ++base;
         return *this;

@@ -77,15 +77,16 @@ static_assert(offsetof(IndexHeader, table_word) == 64 && offsetof(IndexHeader, s
 inline constexpr std::size_t kInlineKeyWords = 9;
 inline constexpr std::size_t kInlineKeyBytes = kInlineKeyWords * 8;
 
+// What a look needs comes first: with a key of up to 40 bytes it stays in one cache line.
 struct alignas(128) IndexEntry {
   SharedWord commit;                            // make_commit_word(); stored last
   SharedWord key_hash;                          // checksum64(key)
-  SharedWord size;                              // of the object, bytes
-  SharedWord checksum;                          // checksum64(bytes); valid with kChecksumValid
-  SharedWord location;                          // segment << 48 | offset
-  SharedWord owner;                             // who reserved it: epoch << 32 | client
   SharedWord meta;                              // key length | class << 16 | flags << 24 | next replica << 32
   std::array<SharedWord, kInlineKeyWords> key;  // zero-padded; a longer key: key[0] is its location in a segment
+  SharedWord size;                              // of the object, bytes
+  SharedWord location;                          // segment << 48 | offset
+  SharedWord checksum;                          // checksum64(bytes); valid with kChecksumValid
+  SharedWord owner;                             // who reserved it: epoch << 32 | client
 };
 static_assert(sizeof(IndexEntry) == 128);
 

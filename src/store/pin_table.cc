@@ -17,7 +17,7 @@ PinTable::PinTable(UniqueFd fd, Mapping mapping)
 
 Result<PinTable> PinTable::create(SharedFiles& files, const std::string& name, std::uint32_t client,
                                   std::uint32_t entry_count, std::uint64_t boot_id) {
-  const std::size_t bytes = sizeof(PinTableHeader) + std::size_t{entry_count} * sizeof(SharedWord);
+  const std::size_t bytes = sizeof(PinTableHeader) + std::size_t{entry_count} * kWordsAnEntry * sizeof(SharedWord);
   NMC_ASSIGN_OR_RETURN(UniqueFd fd, files.create(name, bytes));
   NMC_RETURN_IF_ERROR(reserve_memory(fd.get(), 0, sizeof(PinTableHeader), "a pin table"));
   NMC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(fd.get(), bytes, Mapping::Access::kReadWrite, "pin table"));
@@ -45,7 +45,8 @@ Result<PinTable> PinTable::open(UniqueFd fd, std::uint64_t boot_id) {
   if (header.version != kPinTableVersion) {
     return version_mismatch("pin table: version {}, expected {}", header.version, kPinTableVersion);
   }
-  const std::uint64_t expected = sizeof(PinTableHeader) + std::uint64_t{header.entry_count} * sizeof(SharedWord);
+  const std::uint64_t expected =
+      sizeof(PinTableHeader) + std::uint64_t{header.entry_count} * kWordsAnEntry * sizeof(SharedWord);
   if (header.header_bytes != sizeof(PinTableHeader) || header.file_bytes != bytes || expected != bytes) {
     return corrupt("pin table: {} bytes for {} entries, expected {}", bytes, header.entry_count, expected);
   }
@@ -54,7 +55,8 @@ Result<PinTable> PinTable::open(UniqueFd fd, std::uint64_t boot_id) {
 }
 
 Result<void> PinTable::reserve(std::uint32_t entries) {
-  return reserve_memory(fd_.get(), 0, sizeof(PinTableHeader) + std::uint64_t{entries} * sizeof(SharedWord),
+  return reserve_memory(fd_.get(), 0,
+                        sizeof(PinTableHeader) + std::uint64_t{entries} * kWordsAnEntry * sizeof(SharedWord),
                         "a pin table");
 }
 

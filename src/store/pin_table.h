@@ -1,5 +1,6 @@
-// A client's pin table: a shared file with one pin word an index entry (pin_protocol.h). The words are written by its
-// client and read by the master's evictor. Layout: docs/formats.md, "Shared memory".
+// A client's pin table: a shared file with two words an index entry, side by side: the pin word (pin_protocol.h), and
+// the generation whose bytes this client has found right. They are written by their client; pin words are read by the
+// master's evictor. Layout: docs/formats.md, "Shared memory".
 //
 // A client in a process of its own holds a POSIX record lock on its table for as long as it lives. The kernel takes the
 // lock away when the process ends, however it ends, and a forked child doesn't inherit it: so a lock that is gone
@@ -32,10 +33,10 @@ struct PinTableHeader {
   std::uint32_t version;
   std::uint32_t header_bytes;
   std::uint64_t file_bytes;
-  std::uint64_t boot_id;      // of the index it belongs to
-  std::uint32_t client;       // number that the master gave
-  std::uint32_t entry_count;  // as the index has at most
-  std::uint64_t identity;     // random: numbers are given again after a restart, this is not
+  std::uint64_t boot_id;        // of the index it belongs to
+  std::uint32_t client;         // number that the master gave
+  std::uint32_t entry_count;    // as the index has at most
+  std::uint64_t identity;       // random: numbers are given again after a restart, this is not
   alignas(64) SharedWord hits;  // lookups of this client that found their key
   SharedWord misses;
   alignas(64) SharedWord over_limbo_cap;  // 1: set by the master; this client gets misses until it drops pins
@@ -67,7 +68,12 @@ class PinTable {
   std::uint32_t entry_count() const { return entry_count_; }
   PinTableHeader& header() const { return *header_; }
   // `entry` is below the index's entries_ready().
-  SharedWord& word(std::uint32_t entry) const { return words_[entry]; }
+  SharedWord& word(std::uint32_t entry) const { return words_[std::size_t{entry} * kWordsAnEntry]; }
+  SharedWord& verified(std::uint32_t entry) const { return words_[std::size_t{entry} * kWordsAnEntry + 1]; }
+  std::uint32_t entry_of(const SharedWord& word) const {
+    return static_cast<std::uint32_t>(static_cast<std::size_t>(&word - words_) / kWordsAnEntry);
+  }
+  static constexpr std::size_t kWordsAnEntry = 2;
 
  private:
   PinTable(UniqueFd fd, Mapping mapping);

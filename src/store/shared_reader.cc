@@ -30,14 +30,12 @@ Pin Pin::duplicate() const {
 }
 
 SharedStoreReader::SharedStoreReader(ClientFiles files, Mapping index, const IndexView& view, PinTable pins,
-                                     Mapping verified, TouchClock& clock)
+                                     TouchClock& clock)
     : open_segment_(std::move(files.open_segment)),
       index_(std::move(index)),
       view_(view),
       pins_(std::move(pins)),
-      clock_(clock),
-      verified_memory_(std::move(verified)),
-      verified_(reinterpret_cast<std::atomic<std::uint64_t>*>(verified_memory_.data())) {}
+      clock_(clock) {}
 
 SharedStoreReader::~SharedStoreReader() {
   for (auto& segment : segments_) delete segment.load(std::memory_order_relaxed);
@@ -53,9 +51,8 @@ Result<std::unique_ptr<SharedStoreReader>> SharedStoreReader::open(ClientFiles f
   if (pins.entry_count() < view.entry_count()) {
     return corrupt("pin table: {} entries, the index has {}", pins.entry_count(), view.entry_count());
   }
-  NMC_ASSIGN_OR_RETURN(Mapping verified, Mapping::anonymous(std::size_t{view.entry_count()} * sizeof(std::uint64_t)));
   return std::unique_ptr<SharedStoreReader>(
-      new SharedStoreReader(std::move(files), std::move(index), view, std::move(pins), std::move(verified), clock));
+      new SharedStoreReader(std::move(files), std::move(index), view, std::move(pins), clock));
 }
 
 std::optional<Pin> SharedStoreReader::lookup(std::string_view key) {
@@ -94,17 +91,16 @@ std::int64_t SharedStoreReader::copy(std::string_view key, std::span<const std::
 }
 
 std::optional<std::uint64_t> SharedStoreReader::unverified(const Pin& pin) const {
-  const auto number = static_cast<std::size_t>(pin.word_ - &pins_.word(0));
-  const IndexEntry& entry = view_.entry(static_cast<std::uint32_t>(number));
+  const std::uint32_t number = pins_.entry_of(*pin.word_);
+  const IndexEntry& entry = view_.entry(number);
   if ((unpack_meta(entry.meta.load(std::memory_order_relaxed)).flags & kChecksumValid) == 0) return std::nullopt;
-  if (verified_[number].load(std::memory_order_relaxed) == pin.generation()) return std::nullopt;
+  if (pins_.verified(number).load(std::memory_order_relaxed) == pin.generation()) return std::nullopt;
   return entry.checksum.load(std::memory_order_relaxed);
 }
 
 bool SharedStoreReader::settle(const Pin& pin, bool right) {
-  const auto number = static_cast<std::size_t>(pin.word_ - &pins_.word(0));
   if (right)
-    verified_[number].store(pin.generation(), std::memory_order_relaxed);
+    pins_.verified(pins_.entry_of(*pin.word_)).store(pin.generation(), std::memory_order_relaxed);
   else
     damaged_found_.fetch_add(1, std::memory_order_relaxed);
   return right;
@@ -132,7 +128,7 @@ std::optional<std::uint32_t> SharedStoreReader::look(std::string_view key) {
   if (key.size() > kInlineKeyBytes) {  // equality of a long key is seen only under a pin
     Pin pin;
     if (find(key, pin) != Answer::kFound) return std::nullopt;
-    return static_cast<std::uint32_t>(pin.word_ - &pins_.word(0));
+    return pins_.entry_of(*pin.word_);
   }
   for (int i = 0; i < kTries; ++i) {
     std::uint32_t found = 0;

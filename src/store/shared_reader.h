@@ -75,8 +75,7 @@ class SharedStoreReader {
     SegmentView view;
   };
 
-  SharedStoreReader(ClientFiles files, Mapping index, const IndexView& view, PinTable pins, Mapping verified,
-                    TouchClock& clock);
+  SharedStoreReader(ClientFiles files, Mapping index, const IndexView& view, PinTable pins, TouchClock& clock);
 
   enum class Step { kNext, kTaken, kChanged };
   Step try_entry(std::uint32_t number, std::string_view key, std::uint64_t hash, Pin& pin);
@@ -97,8 +96,6 @@ class SharedStoreReader {
   IndexView view_;
   PinTable pins_;
   TouchClock& clock_;
-  Mapping verified_memory_;
-  std::atomic<std::uint64_t>* verified_;  // by entry: the generation whose bytes were right, relaxed
   std::atomic<std::uint64_t> damaged_found_{0};
 
   Mutex segments_mutex_;  // of those who replace
