@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <map>
 
 #include "cli/nearest.h"
@@ -46,6 +47,18 @@ Failure unknown_word(const Command& command, const std::string& word) {
   return invalid_argument("{}: unknown flag{}", flag, advice.empty() ? "; --help lists the flags" : advice);
 }
 
+// "-flag" and "--noflag" in our own words. A value that follows its flag may look like them; a number doesn't.
+std::string from_gflags(const Command& command, const std::string& word) {
+  const bool one_dash = word.size() > 2 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1]));
+  const std::string plain = one_dash ? "-" + word : word;
+  if (!plain.starts_with("--no") || plain.find('=') != std::string::npos) return plain;
+  std::string name = plain.substr(4);
+  std::replace(name.begin(), name.end(), '_', '-');
+  const auto negated = [&](const Setting* setting) { return setting->kind == Kind::kSwitch && setting->name == name; };
+  const std::vector<const Setting*> flags = flag_settings(command);
+  return std::any_of(flags.begin(), flags.end(), negated) ? "--" + name + "=false" : plain;
+}
+
 }  // namespace
 
 Result<CommandLine> parse_command_line(const Command& command, std::span<const std::string> arguments) {
@@ -68,6 +81,9 @@ Result<CommandLine> parse_command_line(const Command& command, std::span<const s
       add_value(setting->name);
   }
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // what CLI11 wants
+  if (command.gflags) {
+    for (std::string& word : reversed) word = from_gflags(command, word);
+  }
   try {
     app.parse(reversed);
   } catch (const CLI::ArgumentMismatch& error) {  // "--flag: ..."

@@ -17,8 +17,9 @@ struct CommandLine {
   bool version = false;
 };
 
-// `--flag value` and `--flag=value`, dashes and underscores alike. An unknown flag, a flag given twice, a flag without
-// its value and a word that is no flag are errors; the first names the nearest flag of the command.
+// `--flag value` and `--flag=value`, dashes and underscores alike, further spellings where Command::gflags is set. An
+// unknown flag, a flag given twice, a flag without its value and a word that is no flag are errors; the first names the
+// nearest flag of the command.
 Result<CommandLine> parse_command_line(const Command& command, std::span<const std::string> arguments);
 
 }  // namespace nmc::cli

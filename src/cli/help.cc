@@ -56,6 +56,17 @@ std::string flag_help(const Setting& setting) {
   return wrap(head, kFlagIndent) + wrap(body, kHelpIndent);
 }
 
+// Names alone: what they would do is another program's affair.
+std::string without_effect_help(const Command& command) {
+  std::vector<std::string> names;
+  for (const Setting& setting : command.settings) {
+    if (setting.without_effect) names.push_back("--" + setting.name);
+  }
+  if (names.empty()) return "";
+  return "\nTaken and without effect; one that is set to other than its default is warned of, with the reason:\n" +
+         wrap(fmt::format("{}", fmt::join(names, " ")), kFlagIndent);
+}
+
 std::string exit_codes_help(const std::vector<int>& codes) {
   std::string result;
   for (const int code : codes) result += fmt::format("  {:<4} {}\n", code, exit_code_meaning(code));
@@ -74,11 +85,12 @@ std::string command_help(const Command& command) {
   text += wrap(command.purpose, 0) + "\n";
   text += fmt::format("Usage: nano-mooncake {} [flags]\n\nFlags:\n", command.name);
   for (const Setting& setting : command.settings) {
-    if (setting.source != Source::kFileOrVariable) text += flag_help(setting);
+    if (setting.source != Source::kFileOrVariable && !setting.without_effect) text += flag_help(setting);
   }
   text += "  --config FILE\n" + wrap("A JSON object of settings, named as the flags with underscores.", kHelpIndent);
   text += "  -h, --help\n" + wrap("This text.", kHelpIndent);
   text += "  --version\n" + wrap("Version, commit, build type and CPU features in use.", kHelpIndent);
+  text += without_effect_help(command);
   if (reads_configuration(command)) {
     text +=
         "\n" + wrap(

@@ -55,6 +55,7 @@ Result<int> run_command(const Command& command, std::span<const std::string> arg
   NMC_ASSIGN_OR_RETURN(const Settings settings, resolve_settings(command.settings, line.flags, environment, file));
   apply_log_level(settings);
   for (const std::string& unknown : unknown_variables(command.settings, environment)) log_warning("{}", unknown);
+  for (const std::string& idle : settings_without_effect(settings)) log_warning("{}", idle);
   return command.run(settings);
 }
 
@@ -102,7 +103,8 @@ int run_bare(const std::vector<Command>& commands, std::span<const std::string> 
 }  // namespace
 
 std::vector<Command> all_commands() {
-  return {demo_command(), api_command(), config_command(), bench_engine_command(), http_metadata_server_command()};
+  return {demo_command(),         api_command(),    config_command(),
+          bench_engine_command(), master_command(), http_metadata_server_command()};
 }
 
 int run_program(std::span<const std::string> arguments) {

@@ -35,6 +35,22 @@ std::optional<Number> parse_number(std::string_view text) {
   return value;
 }
 
+struct TimeUnit {
+  std::string_view name;
+  std::int64_t milliseconds;
+};
+constexpr TimeUnit kTimeUnits[] = {{"", 1}, {"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}};
+
+std::optional<std::int64_t> parse_duration(std::string_view text) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const std::optional<std::int64_t> number = parse_number<std::int64_t>(text.substr(0, digits));
+  const auto* unit = std::find_if(std::begin(kTimeUnits), std::end(kTimeUnits),
+                                  [&](const TimeUnit& known) { return known.name == text.substr(digits); });
+  if (!number || unit == std::end(kTimeUnits)) return std::nullopt;
+  if (*number > std::numeric_limits<std::int64_t>::max() / unit->milliseconds) return std::nullopt;
+  return *number * unit->milliseconds;
+}
+
 std::optional<std::int64_t> parse_bytes(std::string_view text) {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   const std::optional<std::int64_t> number = parse_number<std::int64_t>(text.substr(0, digits));
@@ -76,6 +92,7 @@ std::optional<Value> parse_switch(std::string_view text) {
 std::optional<Value> parse_by_kind(const Setting& setting, std::string_view text) {
   switch (setting.kind) {
     case Kind::kText:
+      if (text.empty() && setting.without_effect) return Value();
       if (text.empty() || text.find('\0') != std::string_view::npos) return std::nullopt;
       return std::string(text);
     case Kind::kChoice:
@@ -92,7 +109,13 @@ std::optional<Value> parse_by_kind(const Setting& setting, std::string_view text
       if (!number || !in_range(setting, *number)) return std::nullopt;
       return *number;
     }
-    case Kind::kSeconds: {
+    case Kind::kDuration: {
+      const std::optional<std::int64_t> number = parse_duration(text);
+      if (!number || !in_range(setting, *number)) return std::nullopt;
+      return *number;
+    }
+    case Kind::kSeconds:
+    case Kind::kNumber: {
       const std::optional<double> number = parse_number<double>(text);
       if (!number || !std::isfinite(*number)) return std::nullopt;
       if (*number < static_cast<double>(setting.low) || *number > static_cast<double>(setting.high))
@@ -114,7 +137,9 @@ Result<void> check_supported(const Setting& setting, const std::string& text, st
 }
 
 std::string range_words(const Setting& setting, auto&& show) {
-  if (setting.high == std::numeric_limits<std::int64_t>::max()) return fmt::format("at least {}", show(setting.low));
+  const bool open_above = setting.high == std::numeric_limits<std::int64_t>::max();
+  if (open_above && setting.low == std::numeric_limits<std::int64_t>::min()) return "of any size";
+  if (open_above) return fmt::format("at least {}", show(setting.low));
   return fmt::format("from {} to {}", show(setting.low), show(setting.high));
 }
 
@@ -151,6 +176,8 @@ std::string expectation(const Setting& setting) {
     case Kind::kIntegers: return "whole numbers " + range_words(setting, plain) + ", separated by commas";
     case Kind::kBytes: return "bytes " + range_words(setting, bytes) + ", plain or with KiB, MiB, GiB or TiB";
     case Kind::kSeconds: return "seconds " + range_words(setting, plain);
+    case Kind::kNumber: return "a number " + range_words(setting, plain);
+    case Kind::kDuration: return "milliseconds " + range_words(setting, plain) + ", plain or with ms, s, m or h";
     case Kind::kSwitch: return "true or false";
   }
   return "";
@@ -164,11 +191,12 @@ Result<Value> parse_value(const Setting& setting, std::string_view text, std::st
 }
 
 Result<Value> value_from_json(const Setting& setting, const Json& json, std::string_view where) {
-  const bool number = json.is_number_integer() || (json.is_number() && setting.kind == Kind::kSeconds);
-  const bool wants_number = setting.kind == Kind::kInteger || setting.kind == Kind::kSeconds ||
-                            setting.kind == Kind::kBytes || setting.kind == Kind::kIntegers;
-  const bool wants_text = setting.kind == Kind::kText || setting.kind == Kind::kChoice ||
-                          setting.kind == Kind::kBytes || setting.kind == Kind::kIntegers;
+  const bool decimal = setting.kind == Kind::kSeconds || setting.kind == Kind::kNumber;
+  const bool with_unit = setting.kind == Kind::kBytes || setting.kind == Kind::kDuration;
+  const bool number = json.is_number_integer() || (json.is_number() && decimal);
+  const bool wants_number = setting.kind == Kind::kInteger || decimal || with_unit || setting.kind == Kind::kIntegers;
+  const bool wants_text =
+      setting.kind == Kind::kText || setting.kind == Kind::kChoice || with_unit || setting.kind == Kind::kIntegers;
   if (json.is_null()) return Value();
   if (json.is_string() && wants_text) return parse_value(setting, json.get<std::string>(), where);
   if (number && wants_number) return parse_value(setting, dump_json(json), where);

@@ -21,7 +21,9 @@ enum class Kind {
   kIntegers,  // one or more of those, separated by commas
   kBytes,     // an integer, or one with KiB, MiB, GiB, TiB (k, m, g, t)
   kSeconds,   // a decimal number, low .. high
-  kSwitch,    // on or off; as a flag it takes no value
+  kNumber,    // the same without a unit
+  kDuration,  // an integer of milliseconds, or one with ms, s, m or h; low .. high
+  kSwitch,    // on or off; as a flag it needs no value
 };
 
 // monostate: not set, and without a default.
@@ -46,6 +48,9 @@ struct Setting {
   std::vector<std::string> only = {};         // if not empty: the values that this version supports
   bool secret = false;                        // shown as "(set)"
   Source source = Source::kEverywhere;
+  // Taken because command lines written for another program have it, text may be empty there; `help` says why it does
+  // nothing. Set to anything but its default, it is warned of.
+  bool without_effect = false;
 };
 
 std::string variable_name(const Setting& setting);  // NANO_MOONCAKE_DRAM_BYTES

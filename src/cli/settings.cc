@@ -140,4 +140,17 @@ std::vector<std::string> unknown_variables(std::span<const Setting> settings, co
   return lines;
 }
 
+std::vector<std::string> settings_without_effect(const Settings& settings) {
+  std::vector<std::string> lines;
+  for (const EffectiveValue& value : settings.all()) {
+    const Setting& setting = value.setting;
+    if (!setting.without_effect || value.origin == Origin::kDefault) continue;
+    const auto usual = parse_value(setting, setting.default_text, "");
+    if (usual && *usual == value.value) continue;
+    lines.push_back(
+        fmt::format("{} {} has no effect here: {}", value.where, text_from_value(value.value), setting.help));
+  }
+  return lines;
+}
+
 }  // namespace nmc::cli

@@ -33,12 +33,12 @@ class Settings {
   bool has(std::string_view name) const;  // has a value
   const std::string& text(std::string_view name) const;
   std::string text_or(std::string_view name, std::string absent) const;
-  std::int64_t integer(std::string_view name) const;  // kInteger, kBytes
+  std::int64_t integer(std::string_view name) const;  // kInteger, kBytes, kDuration
   std::uint64_t bytes(std::string_view name) const { return static_cast<std::uint64_t>(integer(name)); }
   std::size_t count(std::string_view name) const { return static_cast<std::size_t>(integer(name)); }
   const std::vector<std::int64_t>& integers(std::string_view name) const;
-  double seconds(std::string_view name) const;
-  bool on(std::string_view name) const;  // kSwitch
+  double seconds(std::string_view name) const;  // kSeconds, kNumber
+  bool on(std::string_view name) const;         // kSwitch
 
   // "--model" or wherever the value came from, to start a message with.
   std::string where(std::string_view name) const;
@@ -62,5 +62,8 @@ Result<Settings> resolve_settings(std::span<const Setting> settings, const Flags
 
 // One line for each variable that nothing here reads, so that a misspelt one doesn't go unnoticed.
 std::vector<std::string> unknown_variables(std::span<const Setting> settings, const Environment& environment);
+
+// One line for each setting without effect that was set to anything but its default.
+std::vector<std::string> settings_without_effect(const Settings& settings);
 
 }  // namespace nmc::cli

@@ -1,0 +1,83 @@
+#include "cli/store_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "base/log.h"
+#include "store/node_server.h"
+#include "store/shared_files.h"
+
+namespace nmc::cli {
+namespace {
+
+constexpr const char* kMemory = "/dev/shm";
+constexpr std::string_view kOncePrefix = "once-";
+// A lock file this young may belong to a master that is about to lock it.
+constexpr auto kStartingAtMost = std::chrono::seconds(10);
+
+// The folder of this user's masters, made where it is missing.
+Result<Path> find_root() {
+  const std::string name = fmt::format("nano-mooncake-{}", ::geteuid());
+  const Path root = Path(kMemory) / name;
+  const auto in_memory = store::SharedFiles::in_folder(root);
+  if (in_memory && ::access(root.c_str(), W_OK | X_OK) == 0) return root;
+  std::error_code error;
+  const Path temporary = std::filesystem::temp_directory_path(error);
+  if (error) return Failure(os_error("find", "the temporary folder", error.value()));
+  NMC_RETURN_IF_ERROR(store::SharedFiles::in_folder(temporary / name));
+  log_warning("{} can't be used ({}): the store lies in {}, which is as fast as what is mounted there", root.string(),
+              in_memory ? "it can't be written" : in_memory.error().message, (temporary / name).string());
+  return temporary / name;
+}
+
+bool is_abandoned(const Path& folder) {
+  UniqueFd lock(::open((folder / store::NodeServer::kLockName).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info {};
+  if (!lock || ::fstat(lock.get(), &info) != 0) return false;
+  const auto made = std::chrono::system_clock::from_time_t(info.st_ctime);
+  if (std::chrono::system_clock::now() - made < kStartingAtMost) return false;
+  return ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
+}
+
+void sweep(const Path& root) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(root, ignored)) {
+    if (!entry.path().filename().string().starts_with(kOncePrefix) || !is_abandoned(entry.path())) continue;
+    log_info("removing {}, which a killed master left", entry.path().string());
+    std::filesystem::remove_all(entry.path(), ignored);
+  }
+}
+
+std::string once_name() {
+  std::random_device random;  // several masters may start at once
+  return fmt::format("{}{:08x}{:08x}", kOncePrefix, random(), random());
+}
+
+}  // namespace
+
+Result<StoreFolder> StoreFolder::choose(const std::optional<Path>& given, std::uint16_t port) {
+  if (given) return StoreFolder(*given, {}, false);
+  NMC_ASSIGN_OR_RETURN(const Path root, find_root());
+  sweep(root);
+  return StoreFolder(root / (port == 0 ? once_name() : std::to_string(port)), root, port == 0);
+}
+
+StoreFolder::StoreFolder(StoreFolder&& other) noexcept
+    : path_(std::exchange(other.path_, {})),
+      root_(std::exchange(other.root_, {})),
+      ends_(std::exchange(other.ends_, false)) {}
+
+StoreFolder::~StoreFolder() {
+  std::error_code ignored;
+  if (ends_) std::filesystem::remove_all(path_, ignored);
+  if (!root_.empty()) ::rmdir(root_.c_str());  // unless another master's folder is in it
+}
+
+}  // namespace nmc::cli
