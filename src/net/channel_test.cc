@@ -17,9 +17,8 @@ using ::testing::HasSubstr;
 
 class ChannelTest : public ::testing::TestWithParam<Carrier> {
  protected:
-  ~ChannelTest() override { disarm_failpoints(); }
-
   void SetUp() override { start(); }
+  void TearDown() override { disarm_failpoints(); }
 
   void start(ChannelServerOptions options = {}) {
     server_.reset();
