@@ -186,6 +186,7 @@ Result<MasterCore::Placed> MasterCore::place_bytes_locked(std::size_t bytes, std
 }
 
 Result<bool> MasterCore::vacate_window_locked(std::size_t bytes, std::span<const std::uint16_t> segments) {
+  ++counters_.evict_attempts;
   for (;;) {
     for (const std::uint16_t number : segments) {
       const auto in_the_way = segments_[number]->space.entries_in_the_way(
@@ -195,7 +196,10 @@ Result<bool> MasterCore::vacate_window_locked(std::size_t bytes, std::span<const
       for (const std::uint32_t entry : *in_the_way) evict_locked(entry);
       return true;
     }
-    if (observer_ == nullptr || !observer_->relieve()) return false;
+    if (observer_ == nullptr || !observer_->relieve()) {
+      ++counters_.evict_failures;
+      return false;
+    }
   }
 }
 

@@ -128,10 +128,12 @@ struct StoreStats {
   std::uint64_t blocks_cached = 0;    // committed, pinned or not
   std::uint64_t blocks_pinned = 0;    // committed and pinned now
   std::uint64_t objects = 0;          // committed, all classes
+  std::uint64_t soft_pinned = 0;      // of those
   std::uint64_t pins = 0, reservations = 0;
   // counters
   std::uint64_t commits = 0, commit_duplicates = 0, aborts = 0, removes = 0;
   std::uint64_t evicted_objects = 0, evicted_bytes = 0, evict_skipped_pinned = 0;
+  std::uint64_t evict_attempts = 0, evict_failures = 0;     // searches for what may go; those that found nothing
   std::uint64_t lookups = 0, hits = 0, misses = 0;          // of objects in memory, by all clients
   std::uint64_t index_entries = 0, index_entries_used = 0;  // gauges; used: objects, reservations, limbo
   std::uint64_t index_rebuilds = 0;
