@@ -29,10 +29,21 @@ class MasterAdmin {
   using Route = net::HttpResponse (MasterAdmin::*)(const net::HttpRequest& request);
   static Route find_route(const net::HttpRequest& request, std::string& allowed);
 
+  net::HttpResponse metrics(const net::HttpRequest& request);
+  net::HttpResponse metrics_summary(const net::HttpRequest& request);
   net::HttpResponse health(const net::HttpRequest& request);
   net::HttpResponse role(const net::HttpRequest& request);
   net::HttpResponse ha_status(const net::HttpRequest& request);
   net::HttpResponse leader(const net::HttpRequest& request);
+  net::HttpResponse kv_events_status(const net::HttpRequest& request);
+  net::HttpResponse query_key(const net::HttpRequest& request);
+  net::HttpResponse batch_query_keys(const net::HttpRequest& request);
+  net::HttpResponse get_all_keys(const net::HttpRequest& request);
+  net::HttpResponse get_all_segments(const net::HttpRequest& request);
+  net::HttpResponse query_segment(const net::HttpRequest& request);
+  net::HttpResponse get_segments_detail(const net::HttpRequest& request);
+  net::HttpResponse remove_all(const net::HttpRequest& request);
+  net::HttpResponse not_supported(const net::HttpRequest& request);
 
   NodeServer& server_;
   const MasterAdminOptions options_;

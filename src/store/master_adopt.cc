@@ -162,7 +162,8 @@ void MasterCore::adopt_entries_locked(Adopted& adopted) {
   const std::vector<std::uint32_t> committed = committed_once_locked();
   index_.restore_slots({});
   for (const std::uint32_t entry : committed) list_locked(entry, last_use_locked(entry));
-  adopted.objects = committed.size();
+  adopt_copies_locked();
+  adopted.objects = counters_.objects;
   adopted.reservations = counters_.reservations;
   if (adopted.dropped_entries > 0)
     log_warning("store: {} index entries were damaged and are dropped", adopted.dropped_entries);
@@ -215,6 +216,7 @@ std::vector<std::uint32_t> MasterCore::committed_once_locked() {
   for (std::uint32_t number = 0; number < holdings_.size(); ++number) {
     if (holdings_[number].state != EntryState::kCommitted) continue;
     const IndexEntry& entry = index_.entry(number);
+    if ((unpack_meta(entry.meta.load(std::memory_order_relaxed)).flags & kReplica) != 0) continue;
     all.push_back({entry.key_hash.load(std::memory_order_relaxed),
                    generation_of(entry.commit.load(std::memory_order_relaxed)), number});
   }
@@ -240,6 +242,47 @@ std::vector<std::uint32_t> MasterCore::committed_once_locked() {
   std::vector<std::uint32_t> entries;
   for (const Committed& one : kept) entries.push_back(one.entry);
   return entries;
+}
+
+// Further copies, by the links that lead to them. One that nothing leads to takes the place of the first, if that is
+// gone.
+void MasterCore::adopt_copies_locked() {
+  std::vector<bool> led_to(holdings_.size());
+  for (std::uint32_t first = 0; first < holdings_.size(); ++first) {
+    if (!holdings_[first].listed) continue;
+    std::vector<std::uint32_t> copies;
+    const std::uint64_t hash = index_.entry(first).key_hash.load(std::memory_order_relaxed);
+    const std::string key = key_of_locked(first);
+    std::uint32_t next = unpack_meta(index_.entry(first).meta.load(std::memory_order_relaxed)).next_replica;
+    while (next != 0 && next - 1 < holdings_.size() && !led_to[next - 1]) {
+      const std::uint32_t copy = next - 1;
+      const EntryMeta meta = unpack_meta(index_.entry(copy).meta.load(std::memory_order_relaxed));
+      if (holdings_[copy].state != EntryState::kCommitted || (meta.flags & kReplica) == 0 ||
+          index_.entry(copy).key_hash.load(std::memory_order_relaxed) != hash || !key_equals_locked(copy, key) ||
+          segment_of(copy).state != SegmentState::kMounted)
+        break;
+      led_to[copy] = true;
+      copies.push_back(copy);
+      next = meta.next_replica;
+    }
+    link_copies_locked(first, copies);
+  }
+  for (std::uint32_t copy = 0; copy < holdings_.size(); ++copy) {
+    if (holdings_[copy].state != EntryState::kCommitted || led_to[copy]) continue;
+    IndexEntry& entry = index_.entry(copy);
+    EntryMeta meta = unpack_meta(entry.meta.load(std::memory_order_relaxed));
+    if ((meta.flags & kReplica) == 0) continue;
+    const std::string key = key_of_locked(copy);
+    const std::uint64_t hash = entry.key_hash.load(std::memory_order_relaxed);
+    if (segment_of(copy).state != SegmentState::kMounted || checksum64(key) != hash || find_locked(key, hash)) {
+      kill_locked(copy);
+      continue;
+    }
+    meta.flags &= static_cast<std::uint8_t>(~kReplica);
+    meta.next_replica = 0;
+    entry.meta.store(pack_meta(meta), std::memory_order_release);
+    list_locked(copy, last_use_locked(copy));
+  }
 }
 
 }  // namespace nmc::store

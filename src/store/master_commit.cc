@@ -35,6 +35,9 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
     if (commit.pin_for != nullptr && !pin_locked(commit.key, hash, *commit.pin_for, commit.stamp))
       return resource_exhausted("store: an object has the most pins that one client can hold");
     abort_locked(number);
+    for (const Held& copy : commit.copies) {
+      if (is_reservation_locked(copy.entry, copy.generation, commit.client)) abort_locked(copy.entry);
+    }
     ++counters_.commit_duplicates;
     return held;
   }
@@ -50,6 +53,7 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
   if (commit.hard_pin) meta.flags |= kHardPinned;
   entry.checksum.store(commit.checksum.value_or(0), std::memory_order_release);
   entry.meta.store(pack_meta(meta), std::memory_order_release);
+  link_copies_locked(number, commit_copies_locked(commit, hash, meta));
   // The slot first: who sees the object committed must find it.
   list_locked(number, commit.stamp);
   Pins::publish(entry.commit);
@@ -67,6 +71,75 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
     observer_->on_commit(number, commit.generation, holding.object_class, commit.key);
   }
   return Held{number, commit.generation};
+}
+
+// ---- copies ----
+
+std::vector<std::uint32_t> MasterCore::commit_copies_locked(const Commit& commit, std::uint64_t hash, EntryMeta meta) {
+  std::vector<std::uint32_t> copies;
+  for (const Held& copy : commit.copies) {
+    if (!is_reservation_locked(copy.entry, copy.generation, commit.client)) continue;
+    if (segment_of(copy.entry).state != SegmentState::kMounted || !write_key_locked(copy.entry, commit.key, hash)) {
+      abort_locked(copy.entry);
+      continue;
+    }
+    IndexEntry& entry = index_.entry(copy.entry);
+    meta.flags |= kReplica;
+    entry.checksum.store(commit.checksum.value_or(0), std::memory_order_release);
+    entry.meta.store(pack_meta(meta), std::memory_order_release);
+    Pins::publish(entry.commit);
+    holdings_[copy.entry].state = EntryState::kCommitted;
+    holdings_[copy.entry].order = kNoOrder;
+    --counters_.reservations;
+    copies.push_back(copy.entry);
+  }
+  return copies;
+}
+
+// Makes these the copies of `first`, in our books and, for the next master, in the index.
+void MasterCore::link_copies_locked(std::uint32_t first, std::span<const std::uint32_t> copies) {
+  std::uint32_t before = first;
+  const auto link = [&](std::uint32_t from, std::uint32_t to) NMC_NO_THREAD_SAFETY {
+    holdings_[from].next_copy = to;
+    EntryMeta meta = unpack_meta(index_.entry(from).meta.load(std::memory_order_relaxed));
+    meta.next_replica = to == kNoEntry ? 0 : to + 1;
+    index_.entry(from).meta.store(pack_meta(meta), std::memory_order_release);
+  };
+  for (const std::uint32_t copy : copies) {
+    link(before, copy);
+    holdings_[copy].first_copy = first;
+    before = copy;
+  }
+  link(before, kNoEntry);
+}
+
+std::vector<std::uint32_t> MasterCore::copies_of_locked(std::uint32_t first) {
+  std::vector<std::uint32_t> copies;
+  for (std::uint32_t copy = holdings_[first].next_copy; copy != kNoEntry; copy = holdings_[copy].next_copy)
+    copies.push_back(copy);
+  return copies;
+}
+
+// Where the first copy goes, the next one is found in its place, before anybody could miss it.
+void MasterCore::promote_copy_locked(std::uint32_t first) {
+  const std::vector<std::uint32_t> copies = copies_of_locked(first);
+  link_copies_locked(first, {});
+  if (copies.empty()) return;
+  const std::uint32_t next = copies[0];
+  EntryMeta meta = unpack_meta(index_.entry(next).meta.load(std::memory_order_relaxed));
+  meta.flags &= static_cast<std::uint8_t>(~kReplica);
+  index_.entry(next).meta.store(pack_meta(meta), std::memory_order_release);
+  holdings_[next].first_copy = kNoEntry;
+  link_copies_locked(next, std::span(copies).subspan(1));
+  list_locked(next, last_use_locked(first));
+}
+
+void MasterCore::drop_copy_locked(std::uint32_t copy) {
+  const std::uint32_t first = holdings_[copy].first_copy;
+  std::vector<std::uint32_t> others = copies_of_locked(first);
+  std::erase(others, copy);
+  link_copies_locked(first, others);
+  kill_locked(copy);
 }
 
 std::uint8_t MasterCore::order_for_locked(std::uint32_t number) {
@@ -198,8 +271,14 @@ std::vector<MasterCore::Replica> MasterCore::replicas(std::string_view key) {
   MutexLock lock(mutex_);
   const auto number = find_locked(key, checksum64(key));
   if (!number) return {};
-  return {{segment_of(*number).name, holdings_[*number].placed.place.offset,
-           index_.entry(*number).size.load(std::memory_order_relaxed)}};
+  std::vector<std::uint32_t> copies = copies_of_locked(*number);
+  copies.insert(copies.begin(), *number);
+  std::vector<Replica> found;
+  for (const std::uint32_t copy : copies) {
+    found.push_back({segment_of(copy).name, holdings_[copy].placed.place.offset,
+                     index_.entry(copy).size.load(std::memory_order_relaxed)});
+  }
+  return found;
 }
 
 }  // namespace nmc::store

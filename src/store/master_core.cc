@@ -187,7 +187,13 @@ Result<void> MasterCore::park(std::uint32_t wanted) {
   set_state_locked(number, SegmentState::kParked);
   segments_[number]->parked_at = clock_.stamp();
   for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
-    if (holdings_[entry].listed && holdings_[entry].placed.segment == number) unlist_locked(entry);
+    if (holdings_[entry].state != EntryState::kCommitted || holdings_[entry].placed.segment != number) continue;
+    if (holdings_[entry].first_copy != kNoEntry) {
+      drop_copy_locked(entry);
+    } else if (holdings_[entry].listed) {
+      promote_copy_locked(entry);
+      unlist_locked(entry);
+    }
   }
   return {};
 }
@@ -201,6 +207,7 @@ void MasterCore::revive_locked(std::uint16_t number, std::string_view name, std:
   for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
     const Holding& holding = holdings_[entry];
     if (holding.state != EntryState::kCommitted || holding.listed || holding.placed.segment != number) continue;
+    if (holding.first_copy != kNoEntry) continue;
     if (find_locked(key_of_locked(entry), index_.entry(entry).key_hash.load(std::memory_order_relaxed))) {
       Pins::begin_dying(index_.entry(entry).commit);
       bury_locked(entry);
@@ -223,8 +230,13 @@ void MasterCore::unmount_locked(std::uint16_t number) {
   set_state_locked(number, SegmentState::kLeaving);
   ++segments_[number]->entries;  // so that leaving it, below, is what ends it
   for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
-    if (holdings_[entry].state == EntryState::kCommitted && holdings_[entry].placed.segment == number)
-      retire_locked(entry);
+    if (holdings_[entry].state != EntryState::kCommitted || holdings_[entry].placed.segment != number) continue;
+    if (holdings_[entry].first_copy != kNoEntry) {
+      drop_copy_locked(entry);
+    } else {
+      promote_copy_locked(entry);
+      kill_locked(entry);
+    }
   }
   leave_segment_locked(number);
 }

@@ -127,6 +127,10 @@ class MasterCore {
       NMC_EXCLUDES(mutex_);
   std::size_t blocks_available() NMC_EXCLUDES(mutex_);
 
+  struct Held {
+    std::uint32_t entry = 0;
+    std::uint64_t generation = 0;
+  };
   struct Commit {
     std::uint32_t entry = 0;
     std::uint64_t generation = 0;
@@ -137,12 +141,11 @@ class MasterCore {
     std::optional<std::uint32_t> client;    // whose reservation it must be
     bool replace = false;                   // takes the key over from the object that has it
     bool soft_pin = false, hard_pin = false;
+    // Further reservations with the same bytes, in other segments: each takes over where the copies before it are gone.
+    // They go with the object. One that can't be committed is given back.
+    std::span<const Held> copies = {};
     // Set: the bytes come from the tier below, and the commit fails with kCancelled if it is true by then.
     const std::atomic<bool>* restore_cancelled = nullptr;
-  };
-  struct Held {
-    std::uint32_t entry = 0;
-    std::uint64_t generation = 0;
   };
   // The object that readers see afterwards, pinned for `pin_for`: the reservation's, or the one that had the key
   // already (the reservation's space is then free). kPermissionDenied: it isn't the caller's reservation, or no longer.
@@ -164,6 +167,8 @@ class MasterCore {
 
   // Fills in what the master knows: all but the disk tier's.
   void fill_stats(StoreStats& stats) NMC_EXCLUDES(mutex_);
+  // The same without the pins, for which fill_stats() looks at each object while everybody waits.
+  void fill_counters(StoreStats& stats) NMC_EXCLUDES(mutex_);
 
   // Dying bytes that a client may keep pinned before its lookups miss; 0 is no limit.
   void set_limbo_cap(std::uint64_t bytes_per_client, std::uint32_t exempt_client) NMC_EXCLUDES(mutex_);
@@ -175,16 +180,19 @@ class MasterCore {
     std::uint16_t segment = 0;
     Place place;
   };
+  static constexpr std::uint32_t kNoEntry = ~std::uint32_t{0};
   // What the master keeps of an entry in use, beside the shared entry.
   struct Holding {
     Placed placed;
     std::optional<Place> key;  // of a key too long for the entry, in the same segment
     ObjectClass object_class = ObjectClass::kObject;
     EntryState state = EntryState::kFree;
-    std::uint8_t order = 0;         // that it waits in, while committed; kNoOrder: it is hard-pinned
-    bool listed = false;            // committed and to be found: not in a parked segment
-    std::uint64_t last_read = 0;    // stamp of the last use by a client that is gone
-    std::uint64_t reserved_at = 0;  // ticks
+    std::uint8_t order = 0;               // that it waits in, while committed; kNoOrder: it is hard-pinned
+    std::uint32_t next_copy = kNoEntry;   // of the same object
+    std::uint32_t first_copy = kNoEntry;  // of a further copy: the one that is found
+    bool listed = false;                  // committed and to be found: not in a parked segment
+    std::uint64_t last_read = 0;          // stamp of the last use by a client that is gone
+    std::uint64_t reserved_at = 0;        // ticks
   };
   static constexpr std::size_t kClasses = 3;
   static constexpr std::uint8_t kSoftOrder = kClasses, kNoOrder = kClasses + 1;
@@ -228,6 +236,7 @@ class MasterCore {
   bool still_wanted_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   void restore_places_locked(std::vector<Range>& ranges) NMC_REQUIRES(mutex_);
   std::vector<std::uint32_t> committed_once_locked() NMC_REQUIRES(mutex_);
+  void adopt_copies_locked() NMC_REQUIRES(mutex_);
 
   // segments
   MountedSegment& segment_of(std::uint32_t entry) NMC_REQUIRES(mutex_) {
@@ -275,6 +284,13 @@ class MasterCore {
   bool key_equals_locked(std::uint32_t entry, std::string_view key) NMC_REQUIRES(mutex_);
   std::string key_of_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   Result<void> write_key_locked(std::uint32_t entry, std::string_view key, std::uint64_t hash) NMC_REQUIRES(mutex_);
+  std::vector<std::uint32_t> commit_copies_locked(const Commit& commit, std::uint64_t hash, EntryMeta meta)
+      NMC_REQUIRES(mutex_);
+  void link_copies_locked(std::uint32_t first, std::span<const std::uint32_t> copies) NMC_REQUIRES(mutex_);
+  std::vector<std::uint32_t> copies_of_locked(std::uint32_t first) NMC_REQUIRES(mutex_);
+  void promote_copy_locked(std::uint32_t first) NMC_REQUIRES(mutex_);
+  void drop_copy_locked(std::uint32_t copy) NMC_REQUIRES(mutex_);
+  void kill_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   bool leased_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   std::uint64_t last_use_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
 
@@ -288,6 +304,7 @@ class MasterCore {
   void bury_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   void free_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   bool sweep_limbo_locked() NMC_REQUIRES(mutex_);
+  void fill_counters_locked(StoreStats& stats) NMC_REQUIRES(mutex_);
 
   const CoreOptions options_;
   TouchClock& clock_;

@@ -142,6 +142,94 @@ TEST(MasterSegments, WhatNobodyTakesOverIsUnmountedInTheEnd) {
   EXPECT_THAT(master.core().segments(), ::testing::IsEmpty());
 }
 
+// Three copies of one object in three segments.
+class MasterCopies : public ::testing::Test {
+ protected:
+  MasterCopies() {
+    for (const char* name : {"a", "b", "c"}) master_.mount(name, 4096);
+    put("k", "value");
+  }
+  void put(std::string_view key, std::string_view value, MasterCore::Commit how = {}) {
+    std::vector<std::uint16_t> used;
+    std::vector<MasterCore::Held> copies;
+    std::optional<MasterCore::Space> first;
+    for (int i = 0; i < 3; ++i) {
+      const auto space = master_.reserve(value, {.avoid = used}).value();
+      used.push_back(space.at.segment);
+      if (!first)
+        first = space;
+      else
+        copies.push_back({space.entry, space.generation});
+    }
+    how.copies = copies;
+    ASSERT_TRUE(master_.commit(*first, key, how));
+  }
+  std::vector<std::string> places(std::string_view key) {
+    std::vector<std::string> names;
+    for (const auto& replica : master_.core().replicas(key)) names.push_back(replica.segment);
+    return names;
+  }
+  std::uint32_t segment_called(std::string_view name) {
+    for (const auto& segment : master_.core().segments()) {
+      if (segment.name == name && segment.state == SegmentState::kMounted) return segment.number;
+    }
+    return 99;
+  }
+  TestMaster master_;
+};
+
+TEST_F(MasterCopies, AreOneObject) {
+  EXPECT_EQ(master_.stats().objects, 1u);
+  EXPECT_EQ(master_.stats().reservations, 0u);
+  EXPECT_THAT(places("k"), UnorderedElementsAre("a", "b", "c"));
+  put("k", "another");  // the first stays, and the loser's copies go
+  EXPECT_THAT(master_.get("k"), Optional(std::string("value")));
+  EXPECT_EQ(master_.stats().used_bytes, 3 * 64u);
+  put("k", "another", {.replace = true});
+  EXPECT_THAT(master_.get("k"), Optional(std::string("another")));
+  EXPECT_EQ(master_.stats().used_bytes, 3 * 64u);
+  EXPECT_EQ(master_.core().remove("k"), MasterCore::Removal::kRemoved);
+  EXPECT_EQ(master_.stats().used_bytes, 0u);
+}
+
+TEST_F(MasterCopies, OutliveTheSegmentsOfTheOthers) {
+  for (int left = 2; left >= 0; --left) {
+    const std::string first = places("k")[0];
+    const std::uint32_t number = segment_called(first);
+    ASSERT_TRUE(left == 1 ? master_.core().park(number) : master_.core().unmount(number));
+    EXPECT_EQ(places("k").size(), static_cast<std::size_t>(left));
+    EXPECT_EQ(master_.get("k"), left > 0 ? std::optional<std::string>("value") : std::nullopt) << left;
+  }
+}
+
+TEST_F(MasterCopies, OfASegmentThatGoesAreForgotten) {
+  const std::string second = places("k")[1], third = places("k")[2];
+  ASSERT_TRUE(master_.core().park(segment_called(second)));
+  ASSERT_TRUE(master_.core().unmount(segment_called(third)));
+  EXPECT_EQ(places("k").size(), 1u);
+  EXPECT_THAT(master_.get("k"), Optional(std::string("value")));
+  EXPECT_EQ(master_.stats().used_bytes, 64u);
+}
+
+TEST_F(MasterCopies, AreKnownToTheNextMaster) {
+  const std::string long_key(300, 'k');
+  put(long_key, "long");
+  const auto before = places("k");
+  EXPECT_EQ(master_.restart()->objects, 2u);
+  EXPECT_EQ(places("k"), before);
+  EXPECT_EQ(places(long_key).size(), 3u);
+  EXPECT_EQ(master_.stats().used_bytes, 3 * (64u + 64u + 320u));
+  // The first copy's segment is gone with its file: another one is found.
+  const std::string file = Segment::file_name(segment_called(before[0]));
+  master_.forget();
+  std::filesystem::remove(master_.path() / file);
+  ASSERT_TRUE(master_.restart());
+  EXPECT_THAT(master_.get("k"), Optional(std::string("value")));
+  EXPECT_THAT(master_.get(long_key), Optional(std::string("long")));
+  EXPECT_EQ(places("k").size(), 1u);  // which of those that nothing leads to are alike isn't known
+  EXPECT_EQ(master_.stats().objects, 2u);
+}
+
 TEST(MasterReservations, AreTheirClientsAloneAndEndWithIt) {
   TestMaster master({.reservation_lifetime = 30s});
   master.mount("a", 4096);

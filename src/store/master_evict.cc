@@ -12,12 +12,16 @@ std::uint64_t MasterCore::ticks_ago_locked(Nanos ago) const {
 }
 
 std::optional<MasterCore::Victim> MasterCore::find_victim_locked(const Scope& scope) {
+  ++counters_.evict_attempts;
   for (;;) {
     if (const auto victim = oldest_unpinned_locked(scope, false)) return victim;
     if (options_.evict_soft_pinned) {
       if (const auto victim = oldest_unpinned_locked(scope, true)) return victim;
     }
-    if (observer_ == nullptr || !observer_->relieve()) return std::nullopt;
+    if (observer_ == nullptr || !observer_->relieve()) {
+      ++counters_.evict_failures;
+      return std::nullopt;
+    }
   }
 }
 
@@ -78,8 +82,14 @@ void MasterCore::evict_locked(std::uint32_t entry) {
   retire_locked(entry);
 }
 
-// Takes a committed object out of sight. Its space is free at once, or with its last pin.
+// Takes a committed object out of sight, all copies of it. Their space is free at once, or with its last pin.
 void MasterCore::retire_locked(std::uint32_t number) {
+  const std::vector<std::uint32_t> copies = copies_of_locked(number);
+  kill_locked(number);
+  for (const std::uint32_t copy : copies) kill_locked(copy);
+}
+
+void MasterCore::kill_locked(std::uint32_t number) {
   NMC_ASSERT(holdings_[number].state == EntryState::kCommitted, "entry={}", number);
   Pins::begin_dying(index_.entry(number).commit);
   if (holdings_[number].listed) unlist_locked(number);
@@ -154,16 +164,7 @@ std::uint64_t MasterCore::limbo_bytes_of(std::uint32_t client) {
 
 void MasterCore::fill_stats(StoreStats& stats) {
   MutexLock lock(mutex_);
-  sweep_limbo_locked();
-  stats = counters_;
-  for (const auto& segment : segments_) {
-    if (segment == nullptr) continue;
-    stats.used_bytes += segment->space.used_bytes();
-    if (segment->state != SegmentState::kMounted) continue;
-    stats.segment_bytes += segment->space.capacity();
-    stats.blocks_total += segment->space.blocks_total();
-  }
-  stats.tail_bytes = tail_bytes_;
+  fill_counters_locked(stats);
   for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
     const Holding& holding = holdings_[entry];
     if (holding.state != EntryState::kCommitted && holding.state != EntryState::kDying) continue;
@@ -173,6 +174,25 @@ void MasterCore::fill_stats(StoreStats& stats) {
       ++stats.blocks_pinned;
     }
   }
+}
+
+void MasterCore::fill_counters(StoreStats& stats) {
+  MutexLock lock(mutex_);
+  fill_counters_locked(stats);
+}
+
+void MasterCore::fill_counters_locked(StoreStats& stats) {
+  sweep_limbo_locked();
+  stats = counters_;
+  for (const auto& segment : segments_) {
+    if (segment == nullptr) continue;
+    stats.used_bytes += segment->space.used_bytes();
+    stats.soft_pinned += segment->orders[kSoftOrder].size();
+    if (segment->state != SegmentState::kMounted) continue;
+    stats.segment_bytes += segment->space.capacity();
+    stats.blocks_total += segment->space.blocks_total();
+  }
+  stats.tail_bytes = tail_bytes_;
   stats.hits = clients_.past_hits();
   stats.misses = clients_.past_misses();
   for (const auto& client : clients_.all()) {

@@ -252,6 +252,7 @@ class NodeClient final : public Client {
   Outcome remove_all(bool force) override { return remove_some(true, "", force); }
 
   Outcome replicas(std::string_view key, std::vector<ReplicaInfo>& replicas) override {
+    replicas.clear();
     if (const auto wrong = wrong_key(key)) return code_of(*wrong);
     BodyWriter body;
     body.put_string(key);
@@ -622,7 +623,7 @@ class NodeClient final : public Client {
   void put_some_shared(std::span<const Put> puts, std::span<const std::size_t> which, const PutOptions& options,
                        std::span<Outcome> outcomes) {
     Membership* shared = shared_memory();
-    std::vector<std::optional<PlaceOnWire>> places(which.size());
+    std::vector<std::vector<PlaceOnWire>> places(which.size());  // a place for each copy
     BodyWriter body;
     put_options(body, options);
     body.put_u32(static_cast<std::uint32_t>(which.size()));
@@ -631,7 +632,9 @@ class NodeClient final : public Client {
       BodyReader reader = reply.reader();
       for (std::size_t i = 0; i < which.size(); ++i) {
         outcomes[which[i]] = static_cast<std::int32_t>(reader.get_u32("code"));
-        if (outcomes[which[i]] == 0) places[i] = get_place(reader);
+        if (outcomes[which[i]] != 0) continue;
+        const std::uint8_t copies = reader.get_u8("copies");
+        for (std::uint8_t c = 0; c < copies && reader.ok(); ++c) places[i].push_back(get_place(reader));
       }
       return reader.finish();
     });
@@ -643,22 +646,22 @@ class NodeClient final : public Client {
     std::vector<std::size_t> committing;
     std::uint32_t aborting = 0;
     for (std::size_t i = 0; i < which.size(); ++i) {
-      if (!places[i]) continue;
+      if (places[i].empty()) continue;
       const Put& put = puts[which[i]];
-      const auto space = shared->writable(*places[i], size_of_parts(put.parts));
-      if (!space) {
-        log_warning("store: {}", space.error().message);
+      const auto checksum = fill_copies(*shared, places[i], put);
+      if (!checksum) {
+        log_warning("store: {}", checksum.error().message);
         outcomes[which[i]] = code_of(StoreCode::kTransferFail);
-        aborts.put_u32(places[i]->entry).put_u64(places[i]->generation);
-        ++aborting;
+        for (const PlaceOnWire& place : places[i]) aborts.put_u32(place.entry).put_u64(place.generation);
+        aborting += static_cast<std::uint32_t>(places[i].size());
         continue;
       }
-      if (auto injected = failpoint("store.fill")) log_warning("store: {}", injected->message);
-      const std::uint64_t checksum = fill(*space, put.parts);
-      commits.put_u32(places[i]->entry).put_u64(places[i]->generation).put_u64(checksum).put_string(put.key);
+      commits.put_u32(places[i][0].entry).put_u64(places[i][0].generation);
+      commits.put_u8(static_cast<std::uint8_t>(places[i].size() - 1));
+      for (std::size_t c = 1; c < places[i].size(); ++c)
+        commits.put_u32(places[i][c].entry).put_u64(places[i][c].generation);
+      commits.put_u64(*checksum).put_string(put.key);
       committing.push_back(which[i]);
-      shared_writes_.fetch_add(1, std::memory_order_relaxed);
-      shared_write_bytes_.fetch_add(space->size(), std::memory_order_relaxed);
     }
     if (aborting > 0) {
       BodyWriter message;
@@ -677,6 +680,19 @@ class NodeClient final : public Client {
     if (!done) {
       for (const std::size_t i : committing) outcomes[i] = code_of(done.error());
     }
+  }
+
+  // The checksum of what all copies now hold.
+  Result<std::uint64_t> fill_copies(Membership& shared, std::span<const PlaceOnWire> places, const Put& put) {
+    std::uint64_t checksum = 0;
+    for (const PlaceOnWire& place : places) {
+      NMC_ASSIGN_OR_RETURN(const std::span<std::byte> space, shared.writable(place, size_of_parts(put.parts)));
+      if (auto injected = failpoint("store.fill")) log_warning("store: {}", injected->message);
+      checksum = fill(space, put.parts);
+      shared_writes_.fetch_add(1, std::memory_order_relaxed);
+      shared_write_bytes_.fetch_add(space.size(), std::memory_order_relaxed);
+    }
+    return checksum;
   }
 
   static std::uint64_t fill(std::span<std::byte> space, std::span<const std::span<const std::byte>> parts) {

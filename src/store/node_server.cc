@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
+#include <deque>
 #include <regex>
 
 #include "base/check.h"
@@ -50,6 +52,30 @@ Result<std::vector<std::string_view>> get_keys(Request& request) {
   for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) keys.push_back(request.body.get_string("key"));
   NMC_RETURN_IF_ERROR(request.body.finish());
   return keys;
+}
+
+// What a message counts as; `by_item`: its handler counts what went well and what didn't.
+struct Counted {
+  Operation operation;
+  bool by_item;
+};
+std::optional<Counted> counted_as(Op op) {
+  switch (op) {
+    case Op::kMount: return Counted{Operation::kMountSegment, false};
+    case Op::kUnmount: return Counted{Operation::kUnmountSegment, false};
+    case Op::kReserve: return Counted{Operation::kPutStart, true};
+    case Op::kCommit: return Counted{Operation::kPutEnd, true};
+    case Op::kAbort: return Counted{Operation::kPutRevoke, true};
+    case Op::kPut: return Counted{Operation::kPutStart, true};
+    case Op::kExists: return Counted{Operation::kExistKey, true};
+    case Op::kSizes:
+    case Op::kRead:
+    case Op::kReplicas: return Counted{Operation::kGetReplicaList, true};
+    case Op::kRemove: return Counted{Operation::kRemove, true};
+    case Op::kRemoveMatching: return Counted{Operation::kRemoveByRegex, true};
+    case Op::kPing: return Counted{Operation::kPing, false};
+    default: return std::nullopt;
+  }
 }
 
 awaitable<Result<void>> drop_payload(Request& request, std::uint64_t bytes) {
@@ -233,28 +259,41 @@ void NodeServer::look_after_clients() {
 
 NodeServer::Awaited NodeServer::handle(Session& session, Request& request) {
   if (auto injected = failpoint("store.serve")) co_return *std::move(injected);
+  const Op op = static_cast<Op>(request.op);
+  // Not a conditional expression: g++ 12 destroys the temporaries of a co_await in one twice.
+  Reply reply;
+  if (op == Op::kPut)
+    reply = co_await put(session, request);
+  else
+    reply = answer(session, request);
+  const std::optional<Counted> counted = counted_as(op);
+  if (counted && (reply.error || !counted->by_item)) operations_.count(counted->operation, 1, reply.error ? 1 : 0);
+  co_return reply;
+}
+
+Reply NodeServer::answer(Session& session, Request& request) {
   switch (static_cast<Op>(request.op)) {
-    case Op::kWhere: co_return where();
-    case Op::kJoin: co_return join(session, request);
-    case Op::kAttach: co_return attach(session, request);
-    case Op::kReady: co_return ready(session);
-    case Op::kLeave: co_return leave(session);
-    case Op::kSegmentFile: co_return segment_file(session, request);
-    case Op::kMount: co_return mount(session, request);
-    case Op::kUnmount: co_return unmount(session, request);
-    case Op::kReserve: co_return reserve(session, request);
-    case Op::kCommit: co_return commit(session, request);
-    case Op::kAbort: co_return abort(session, request);
-    case Op::kPut: co_return co_await put(session, request);
-    case Op::kExists: co_return exists(request);
-    case Op::kSizes: co_return sizes(request);
-    case Op::kRead: co_return read(request);
-    case Op::kRemove: co_return remove(request);
-    case Op::kRemoveMatching: co_return remove_matching(request);
-    case Op::kReplicas: co_return replicas(request);
-    case Op::kPing: co_return ping();
+    case Op::kWhere: return where();
+    case Op::kJoin: return join(session, request);
+    case Op::kAttach: return attach(session, request);
+    case Op::kReady: return ready(session);
+    case Op::kLeave: return leave(session);
+    case Op::kSegmentFile: return segment_file(session, request);
+    case Op::kMount: return mount(session, request);
+    case Op::kUnmount: return unmount(session, request);
+    case Op::kReserve: return reserve(session, request);
+    case Op::kCommit: return commit(session, request);
+    case Op::kAbort: return abort(session, request);
+    case Op::kPut: break;
+    case Op::kExists: return exists(request);
+    case Op::kSizes: return sizes(request);
+    case Op::kRead: return read(request);
+    case Op::kRemove: return remove(request);
+    case Op::kRemoveMatching: return remove_matching(request);
+    case Op::kReplicas: return replicas(request);
+    case Op::kPing: return ping();
   }
-  co_return Error{ErrorCode::kUnsupported, fmt::format("store: there is no operation {}", request.op)};
+  return Error{ErrorCode::kUnsupported, fmt::format("store: there is no operation {}", request.op)};
 }
 
 Reply NodeServer::where() {
@@ -382,6 +421,27 @@ Reply NodeServer::unmount(Session& session, Request& request) {
   return Error{ErrorCode::kNotFound, fmt::format("store: segment {} isn't this client's", number)};
 }
 
+// One at least; further ones as wanted, in other segments, as far as there are such and they have room.
+Result<std::vector<MasterCore::Space>> NodeServer::reserve_copies(std::uint64_t bytes, std::uint32_t client,
+                                                                  const PutOptions& options) {
+  std::vector<MasterCore::Space> spaces;
+  std::vector<std::uint16_t> used;
+  const std::size_t wanted = std::clamp<std::size_t>(options.replicas, 1, kCopiesMax);
+  while (spaces.size() < wanted) {
+    const auto space =
+        core_->reserve({.bytes = bytes, .client = client, .preferred = options.preferred_segments, .avoid = used});
+    if (!space && spaces.empty()) {
+      if (store_code_for(space.error()) == StoreCode::kNoAvailableHandle) operations_.count_no_room();
+      return Failure(space.error());
+    }
+    if (!space) break;
+    spaces.push_back(*space);
+    used.push_back(space->at.segment);
+  }
+  operations_.count_value(bytes);
+  return spaces;
+}
+
 Reply NodeServer::reserve(Session& session, Request& request) {
   const std::uint32_t client = static_cast<State&>(*session.state).client;
   const PutOptions options = get_options(request.body);
@@ -391,27 +451,39 @@ Reply NodeServer::reserve(Session& session, Request& request) {
   if (const auto done = request.body.finish(); !done) return done.error();
   if (client == 0) return Error{ErrorCode::kInvalidArgument, "store: places are for those who have joined"};
   BodyWriter body;
+  std::size_t failed = 0;
   for (const std::uint64_t bytes : sizes) {
-    const auto space = core_->reserve({.bytes = bytes, .client = client, .preferred = options.preferred_segments});
-    if (!space) {
-      put_code(body, store_code_for(space.error()));
+    const auto spaces = reserve_copies(bytes, client, options);
+    if (!spaces) {
+      ++failed;
+      put_code(body, store_code_for(spaces.error()));
       continue;
     }
     put_code(body, StoreCode::kOk);
-    put_place(body, {space->entry, space->generation, space->at.segment, space->at.offset});
+    body.put_u8(static_cast<std::uint8_t>(spaces->size()));
+    for (const MasterCore::Space& space : *spaces)
+      put_place(body, {space.entry, space.generation, space.at.segment, space.at.offset});
   }
+  operations_.count(Operation::kPutStart, sizes.size(), failed);
   return Reply(std::move(body));
 }
 
 Reply NodeServer::commit(Session& session, Request& request) {
   const std::uint32_t client = static_cast<State&>(*session.state).client;
   const PutOptions options = get_options(request.body);
-  const std::uint32_t count = request.body.get_count("places", 4 + 8 + 8 + 4);
+  const std::uint32_t count = request.body.get_count("places", 4 + 8 + 1 + 8 + 4);
   std::vector<MasterCore::Commit> commits;
+  std::deque<std::vector<MasterCore::Held>> copies;
   for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) {
     MasterCore::Commit commit;
     commit.entry = request.body.get_u32("entry");
     commit.generation = request.body.get_u64("generation");
+    std::vector<MasterCore::Held>& further = copies.emplace_back(request.body.get_u8("copies"));
+    for (MasterCore::Held& copy : further) {
+      copy.entry = request.body.get_u32("entry");
+      copy.generation = request.body.get_u64("generation");
+    }
+    commit.copies = further;
     commit.checksum = request.body.get_u64("checksum");
     commit.key = request.body.get_string("key");
     commit.client = client;
@@ -423,25 +495,33 @@ Reply NodeServer::commit(Session& session, Request& request) {
   if (const auto done = request.body.finish(); !done) return done.error();
   if (client == 0) return Error{ErrorCode::kInvalidArgument, "store: places are for those who have joined"};
   BodyWriter body;
+  std::size_t failed = 0;
   for (MasterCore::Commit& commit : commits) {
     commit.stamp = clock_.stamp();
     const auto wrong = wrong_key(commit.key);
     const auto held = wrong ? Result<MasterCore::Held>(invalid_argument("key")) : core_->commit(commit);
-    if (!held) core_->abort(commit.entry, commit.generation, client);
+    if (!held) {
+      ++failed;
+      core_->abort(commit.entry, commit.generation, client);
+      for (const MasterCore::Held& copy : commit.copies) core_->abort(copy.entry, copy.generation, client);
+    }
     put_code(body, wrong ? *wrong : held ? StoreCode::kOk : store_code_for(held.error()));
   }
+  operations_.count(Operation::kPutEnd, commits.size(), failed);
   return Reply(std::move(body));
 }
 
 Reply NodeServer::abort(Session& session, Request& request) {
   const std::uint32_t client = static_cast<State&>(*session.state).client;
   const std::uint32_t count = request.body.get_count("places", 4 + 8);
+  std::size_t failed = 0;
   for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) {
     const std::uint32_t entry = request.body.get_u32("entry");
     const std::uint64_t generation = request.body.get_u64("generation");
-    if (request.body.ok()) core_->abort(entry, generation, client);
+    if (request.body.ok() && !core_->abort(entry, generation, client)) ++failed;
   }
   if (const auto done = request.body.finish(); !done) return done.error();
+  operations_.count(Operation::kPutRevoke, count, failed);
   return Reply();
 }
 
@@ -464,11 +544,15 @@ NodeServer::Awaited NodeServer::put(Session& session, Request& request) {
   }
   if (const auto done = request.body.finish(); !done) co_return done.error();
   BodyWriter body;
+  std::size_t failed = 0;
   for (const Item& item : items) {
     const Result<StoreCode> code = co_await put_one(session, request, item.key, item.bytes, options);
     if (!code) co_return code.error();
+    failed += *code == StoreCode::kOk ? 0 : 1;
     put_code(body, *code);
   }
+  operations_.count(Operation::kPutStart, items.size(), failed);
+  operations_.count(Operation::kPutEnd, items.size(), failed);
   co_return Reply(std::move(body));
 }
 
@@ -478,13 +562,12 @@ awaitable<Result<StoreCode>> NodeServer::put_one(Session& session, Request& requ
   std::optional<StoreCode> settled = wrong_key(key);
   if (!settled && bytes == 0) settled = StoreCode::kInvalidParams;
   if (!settled && !options.replace && reader_->contains(key)) settled = StoreCode::kOk;
-  std::optional<MasterCore::Space> space;
+  std::vector<MasterCore::Space> spaces;
   const std::uint32_t client = static_cast<State&>(*session.state).client;
   if (!settled) {
-    auto reserved = core_->reserve(
-        {.bytes = bytes, .client = client == 0 ? own_client_ : client, .preferred = options.preferred_segments});
+    auto reserved = reserve_copies(bytes, client == 0 ? own_client_ : client, options);
     if (reserved)
-      space = *reserved;
+      spaces = *std::move(reserved);
     else
       settled = store_code_for(reserved.error());
   }
@@ -493,22 +576,31 @@ awaitable<Result<StoreCode>> NodeServer::put_one(Session& session, Request& requ
       co_return Failure(dropped.error());
     co_return *settled;
   }
-  if (const Result<void> read = co_await request.read_payload(space->bytes); !read) {
-    core_->abort(space->entry, space->generation);
+  const auto give_back = [&] {
+    for (const MasterCore::Space& space : spaces) core_->abort(space.entry, space.generation);
+  };
+  if (const Result<void> read = co_await request.read_payload(spaces[0].bytes); !read) {
+    give_back();
     co_return Failure(read.error());
   }
+  std::vector<MasterCore::Held> copies;
+  for (std::size_t i = 1; i < spaces.size(); ++i) {
+    std::memcpy(spaces[i].bytes.data(), spaces[0].bytes.data(), bytes);
+    copies.push_back({spaces[i].entry, spaces[i].generation});
+  }
   MasterCore::Commit commit;
-  commit.entry = space->entry;
-  commit.generation = space->generation;
+  commit.entry = spaces[0].entry;
+  commit.generation = spaces[0].generation;
   commit.key = key;
   commit.stamp = clock_.stamp();
-  commit.checksum = checksum64(std::span<const std::byte>(space->bytes));
+  commit.checksum = checksum64(std::span<const std::byte>(spaces[0].bytes));
   commit.replace = options.replace;
   commit.soft_pin = options.soft_pin;
   commit.hard_pin = options.hard_pin;
+  commit.copies = copies;
   const auto held = core_->commit(commit);
   if (held) co_return StoreCode::kOk;
-  core_->abort(space->entry, space->generation);
+  give_back();
   co_return store_code_for(held.error());
 }
 
@@ -517,6 +609,7 @@ Reply NodeServer::exists(Request& request) {
   if (!keys) return keys.error();
   BodyWriter body;
   for (const std::string_view key : *keys) body.put_u32(!key.empty() && reader_->probe(key) ? 1 : 0);
+  operations_.count(Operation::kExistKey, keys->size(), 0);
   return Reply(std::move(body));
 }
 
@@ -524,11 +617,14 @@ Reply NodeServer::sizes(Request& request) {
   const auto keys = get_keys(request);
   if (!keys) return keys.error();
   BodyWriter body;
+  std::size_t failed = 0;
   for (const std::string_view key : *keys) {
     const auto pin = reader_->lookup(key);
+    failed += pin ? 0 : 1;
     body.put_u64(static_cast<std::uint64_t>(pin ? static_cast<Outcome>(pin->bytes().size())
                                                 : outcome_of(StoreCode::kObjectNotFound)));
   }
+  operations_.count(Operation::kGetReplicaList, keys->size(), failed);
   return Reply(std::move(body));
 }
 
@@ -557,6 +653,7 @@ Reply NodeServer::read(Request& request) {
     }
     body.put_u64(static_cast<std::uint64_t>(outcome));
   }
+  operations_.count(Operation::kGetReplicaList, reads.size(), reads.size() - pins->size());
   reply.body = std::move(body).take();
   reply.keep_alive = pins;
   return reply;
@@ -567,14 +664,17 @@ Reply NodeServer::remove(Request& request) {
   const auto keys = get_keys(request);
   if (!keys) return keys.error();
   BodyWriter body;
+  std::size_t failed = 0;
   for (const std::string_view key : *keys) {
     const auto wrong = wrong_key(key);
     const auto removal = wrong ? MasterCore::Removal::kAbsent : core_->remove(key, force);
+    failed += removal == MasterCore::Removal::kRemoved ? 0 : 1;
     put_code(body, wrong                                      ? *wrong
                    : removal == MasterCore::Removal::kRemoved ? StoreCode::kOk
                    : removal == MasterCore::Removal::kLeased  ? StoreCode::kObjectHasLease
                                                               : StoreCode::kObjectNotFound);
   }
+  operations_.count_each(Operation::kRemove, keys->size(), failed);
   return Reply(std::move(body));
 }
 
@@ -590,20 +690,32 @@ Reply NodeServer::remove_matching(Request& request) {
   } catch (const std::regex_error& error) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("store: pattern {}: {}", pattern, error.what())};
   }
-  std::uint64_t removed = 0;
-  for (const std::string& key : core_->keys()) {  // a list, so that matching holds nobody up
-    if (key.starts_with(kEngineKeyPrefix) || (!all && !std::regex_search(key, regex))) continue;
-    removed += core_->remove(key, force) == MasterCore::Removal::kRemoved ? 1 : 0;
-  }
+  const std::uint64_t removed = remove_keys(all ? nullptr : &regex, force);
+  operations_.count(all ? Operation::kRemoveAll : Operation::kRemoveByRegex, 1, 0);
   BodyWriter body;
   body.put_u64(removed);
   return Reply(std::move(body));
+}
+
+std::uint64_t NodeServer::remove_keys(const std::regex* pattern, bool force) {
+  std::uint64_t removed = 0;
+  for (const std::string& key : core_->keys()) {  // a list, so that matching holds nobody up
+    if (key.starts_with(kEngineKeyPrefix) || (pattern != nullptr && !std::regex_search(key, *pattern))) continue;
+    removed += core_->remove(key, force) == MasterCore::Removal::kRemoved ? 1 : 0;
+  }
+  return removed;
+}
+
+std::uint64_t NodeServer::remove_all(bool force) {
+  operations_.count(Operation::kRemoveAll, 1, 0);
+  return remove_keys(nullptr, force);
 }
 
 Reply NodeServer::replicas(Request& request) {
   const std::string_view key = request.body.get_string("key");
   if (const auto done = request.body.finish(); !done) return done.error();
   const auto found = core_->replicas(key);
+  operations_.count(Operation::kGetReplicaList, 1, found.empty() ? 1 : 0);
   BodyWriter body;
   body.put_u32(static_cast<std::uint32_t>(found.size()));
   for (const auto& replica : found) body.put_string(replica.segment).put_u64(replica.offset).put_u64(replica.bytes);

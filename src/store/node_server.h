@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <regex>
 #include <string>
 #include <thread>
 
@@ -19,6 +20,7 @@
 #include "base/result.h"
 #include "net/channel_server.h"
 #include "store/master_core.h"
+#include "store/operation_counters.h"
 #include "store/protocol.h"
 
 namespace nmc::store {
@@ -50,6 +52,9 @@ class NodeServer final : private net::MessageHandler {
   std::uint16_t tcp_port() const { return server_->tcp_port(); }
   MasterCore& core() { return *core_; }
   std::size_t clients() const NMC_EXCLUDES(mutex_);
+  const OperationCounters& operations() const { return operations_; }
+  // As the message does: all that users put, but for leased objects unless `force`; how many those were.
+  std::uint64_t remove_all(bool force);
 
  private:
   struct Client {
@@ -72,6 +77,8 @@ class NodeServer final : private net::MessageHandler {
   void on_close(net::Session& session) override;
   Awaited handle(net::Session& session, net::Request& request) override;
 
+  net::Reply answer(net::Session& session, net::Request& request);  // any but kPut
+
   // One a message.
   net::Reply where();
   net::Reply join(net::Session& session, net::Request& request);
@@ -93,8 +100,12 @@ class NodeServer final : private net::MessageHandler {
   net::Reply replicas(net::Request& request);
   net::Reply ping();
 
+  Result<std::vector<MasterCore::Space>> reserve_copies(std::uint64_t bytes, std::uint32_t client,
+                                                        const PutOptions& options);
   boost::asio::awaitable<Result<StoreCode>> put_one(net::Session& session, net::Request& request, std::string_view key,
                                                     std::uint64_t bytes, const PutOptions& options);
+
+  std::uint64_t remove_keys(const std::regex* pattern, bool force);  // nullptr: all
 
   // Deaths.
   bool looks_dead(std::uint32_t number, const Client& client);
@@ -108,6 +119,7 @@ class NodeServer final : private net::MessageHandler {
   std::unique_ptr<MasterCore> core_;
   std::unique_ptr<SharedStoreReader> reader_;  // for those who can't read by themselves
   std::uint32_t own_client_ = 0;
+  OperationCounters operations_;
 
   mutable Mutex mutex_;
   std::map<std::uint32_t, Client> clients_ NMC_GUARDED_BY(mutex_);

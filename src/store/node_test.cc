@@ -264,6 +264,23 @@ TEST_P(NodeTest, OneValueWinsWhenManyPutOneKey) {
   EXPECT_EQ(server_->core().segments()[0].used_bytes, 20u * (100'000u / 64 + 1) * 64);
 }
 
+TEST_P(NodeTest, CopiesOutliveAnOwnerThatLeaves) {
+  auto first = connect(Path::kShared, 4 << 20), second = connect(Path::kShared, 4 << 20);
+  const auto client = connect();
+  const std::string large = random_text(200'000, 3);
+  ASSERT_EQ(put(*client, "large", large, {.replicas = 2}), 0);
+  ASSERT_EQ(put(*client, "small", "v", {.replicas = 3}), 0);
+  std::vector<ReplicaInfo> replicas;
+  EXPECT_EQ(client->replicas("large", replicas), 0);
+  ASSERT_EQ(replicas.size(), 2u);
+  EXPECT_NE(replicas[0].segment, replicas[1].segment);
+  EXPECT_EQ(replicas[0].bytes, large.size());
+  EXPECT_EQ(client->replicas("none", replicas), outcome_of(StoreCode::kObjectNotFound));
+  (replicas[0].segment == first->name() ? first : second).reset();
+  EXPECT_TRUE(get(*client, "large") == large);
+  EXPECT_EQ(get(*client, "small"), "v");
+}
+
 class NodeDoors : public NodeTest {};
 INSTANTIATE_TEST_SUITE_P(Shared, NodeDoors, ::testing::Values(Path::kShared));
 

@@ -36,6 +36,7 @@ enum class Op : std::uint16_t {
 
 // The most items in one message.
 inline constexpr std::uint32_t kBatchItemsMax = 65536;
+inline constexpr std::size_t kCopiesMax = 16;  // of one object
 // Keys that remove_matching and remove_all of users leave alone.
 inline constexpr std::string_view kEngineKeyPrefix = "nmc/";
 
