@@ -78,6 +78,21 @@ TEST(CommandLineTest, ASwitchMayCarryItsValue) {
   EXPECT_THAT(parse({"--quiet=maybe"})->flags, UnorderedElementsAre(Pair("quiet", "maybe")));  // refused as a value is
 }
 
+TEST(CommandLineTest, SpellingsOfGflagsAreTakenWhereTheCommandSaysSo) {
+  Command command = sample();
+  const std::vector<std::string> words = {"-port", "-5", "-log_level=x", "--nodry_run", "-noquiet"};
+  EXPECT_FALSE(parse_command_line(command, words).has_value());
+  command.gflags = true;
+  const auto line = parse_command_line(command, words);
+  ASSERT_TRUE(line.has_value()) << line.error().message;
+  EXPECT_THAT(line->flags, UnorderedElementsAre(Pair("port", "-5"), Pair("log-level", "x"), Pair("dry-run", "false"),
+                                                Pair("quiet", "false")));
+  EXPECT_EQ(parse_command_line(command, std::vector<std::string>{"--noport"}).error().message,
+            "--noport: unknown flag, did you mean --port?");
+  EXPECT_TRUE(parse_command_line(command, std::vector<std::string>{"-h"})->help);
+  EXPECT_TRUE(parse_command_line(command, std::vector<std::string>{"-help"})->help);
+}
+
 TEST(CommandLineTest, EveryCommandsHelpTellsFlagsExitCodesAndAnExample) {
   for (const Command& command : all_commands()) {
     const std::string help = command_help(command);

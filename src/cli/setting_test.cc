@@ -65,6 +65,34 @@ TEST(Setting, SecondsAreFiniteAndInRange) {
   }
 }
 
+TEST(Setting, DurationsAreMillisecondsOrHaveAUnit) {
+  const Setting setting = of_kind(Kind::kDuration, 0, std::numeric_limits<std::int64_t>::max());
+  const auto milliseconds = [&](std::string_view text) { return parse_value(setting, text, "x"); };
+  EXPECT_EQ(milliseconds("10000"), Value(std::int64_t{10'000}));
+  EXPECT_EQ(milliseconds("500ms"), Value(std::int64_t{500}));
+  EXPECT_EQ(milliseconds("5s"), Value(std::int64_t{5'000}));
+  EXPECT_EQ(milliseconds("2m"), Value(std::int64_t{120'000}));
+  EXPECT_EQ(milliseconds("1h"), Value(std::int64_t{3'600'000}));
+  for (const char* text : {"", "s", "-1", "-1s", "1.5s", "5 s", "5S", "1d", "1sm", "9223372036854775807s"})
+    EXPECT_FALSE(milliseconds(text).has_value()) << text;
+  EXPECT_EQ(error_of(parse_value(of_kind(Kind::kDuration), "1h", "--ttl")),
+            "--ttl: \"1h\": expected milliseconds from 0 to 100, plain or with ms, s, m or h");
+}
+
+TEST(Setting, ANumberOfAnySizeSaysSo) {
+  Setting setting =
+      of_kind(Kind::kNumber, std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(parse_value(setting, "-0.5", "x"), Value(-0.5));
+  EXPECT_EQ(error_of(parse_value(setting, "much", "--x")), "--x: \"much\": expected a number of any size");
+}
+
+TEST(Setting, TextMayBeEmptyWhereItDoesNothing) {
+  Setting setting = of_kind(Kind::kText);
+  EXPECT_FALSE(parse_value(setting, "", "x").has_value());
+  setting.without_effect = true;
+  EXPECT_EQ(parse_value(setting, "", "x"), Value());
+}
+
 TEST(Setting, MessageNamesPlaceValueAndExpectation) {
   EXPECT_EQ(error_of(parse_value(of_kind(Kind::kInteger, 0, 65535), "70000", "--port")),
             "--port: \"70000\": expected a whole number from 0 to 65535");

@@ -84,6 +84,22 @@ TEST_F(SettingsTest, VariablesThatNothingReadsAreNamed) {
   EXPECT_THAT(unknown_variables(serving_settings(), {{"NANO_MOONCAKE_POTR", "1"}, {"NANO_MOONCAKE_FAILPOINTS", ""}}),
               ElementsAre("NANO_MOONCAKE_POTR is not a known setting, did you mean NANO_MOONCAKE_PORT?"));
   EXPECT_THAT(unknown_variables(serving_settings(), {{"NANO_MOONCAKE_PORT", "1"}}), IsEmpty());
+  EXPECT_THAT(unknown_variables(serving_settings(), {{"NANO_MOONCAKE_TOKEN", "x"}}), IsEmpty());
+}
+
+TEST_F(SettingsTest, SettingsWithoutEffectAreNamedUnlessAtTheirDefault) {
+  const std::vector<Setting> idle = {
+      {.name = "ratio", .kind = Kind::kNumber, .default_text = "0.05", .help = "no reason", .without_effect = true},
+      {.name = "endpoint", .kind = Kind::kText, .help = "none is asked", .without_effect = true},
+      {.name = "acts", .kind = Kind::kInteger, .default_text = "1", .help = "It acts."}};
+  const auto lines = [&](const Flags& flags) {
+    return settings_without_effect(resolve_settings(idle, flags, {}, std::nullopt).value());
+  };
+  EXPECT_THAT(lines({}), IsEmpty());
+  EXPECT_THAT(lines({{"ratio", "0.0500"}, {"endpoint", ""}, {"acts", "2"}}), IsEmpty());
+  EXPECT_THAT(
+      lines({{"ratio", "0.1"}, {"endpoint", "a:1"}}),
+      ElementsAre("--ratio 0.1 has no effect here: no reason", "--endpoint a:1 has no effect here: none is asked"));
 }
 
 TEST_F(SettingsTest, DefaultsAreValidAndThoseOfTheParts) {
