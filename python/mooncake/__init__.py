@@ -6,7 +6,7 @@
 # Other distributions may put modules of their own below `mooncake`.
 __path__ = __import__("pkgutil").extend_path(__path__, __name__)
 
-from ._store import __version__
+from ._store import version as __version__
 from .buffer_pool import BufferPool, RegisteredBufferPool
 
 __all__ = ["BufferPool", "RegisteredBufferPool", "__version__"]

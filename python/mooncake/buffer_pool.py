@@ -102,7 +102,9 @@ class BufferLease:
     def __enter__(self) -> BufferLease:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is not None:
             self._abandon()  # its views may live in the frames of the traceback; the error matters more
         else:
@@ -201,7 +203,7 @@ class BufferPool:
                     self._lent += 1
                     return BufferLease(region, size, self._give_back)
                 if not (self._block if block is None else block):
-                    raise PoolExhausted(f"{self._lent} leases hold the pool's {self._bytes} bytes, and {size} are wanted")
+                    raise PoolExhausted(f"{size} bytes wanted; {self._lent} leases are out of {self._bytes} bytes")
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise PoolTimeout(f"no lease of {size} bytes came back within {timeout} s")
@@ -212,18 +214,25 @@ class BufferPool:
         return self.acquire(size, block, timeout)
 
     def prewarm(self, size: int, count: int) -> None:
-        """Gets `count` more leases of that size ready, pages mapped. PoolExhausted when the pool may not hold so many."""
+        """Sees to it that `count` leases of that size are ready, pages mapped. PoolExhausted if they can't all be."""
         capacity = self._capacity_for(_whole("size", size))
         if capacity > self._max_class:
             raise ValueError(f"prewarm: {size} bytes are more than max_size_class, of which none are kept")
-        for _ in range(_whole("count", count)):
-            with self._changed:
-                region = self._get(capacity)
-                if region is None:
-                    raise PoolExhausted(f"the pool may not hold another {capacity} bytes")
-                self._lent += 1
-            region.populate()
-            self._give_back(region)
+        ready: list[_Region] = []
+        try:
+            for _ in range(_whole("count", count)):
+                with self._changed:
+                    region = self._take(capacity)
+                    if region is None:
+                        raise PoolExhausted(
+                            f"prewarm: {len(ready)} leases of {size} bytes are all that the pool may hold"
+                        )
+                    self._lent += 1
+                ready.append(region)
+                region.populate()
+        finally:
+            for region in ready:
+                self._give_back(region)
 
     def close(self) -> None:
         """Gives all memory back to the system; RuntimeError while leases are out. A second time it does nothing."""
@@ -239,7 +248,9 @@ class BufferPool:
     def __enter__(self) -> BufferPool:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __del__(self) -> None:

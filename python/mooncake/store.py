@@ -16,7 +16,23 @@ from typing import Any, overload
 
 from . import _setup, _store
 from ._parallelism import ParallelAxis, ReadTarget, TensorParallelism
-from ._store import (
+from ._store import (  # members of the enums too, as Mooncake has them
+    ACTIVATION,
+    COMPLETE,
+    FAILED,
+    GENERAL,
+    GRADIENT,
+    INITIALIZED,
+    KVCACHE,
+    METADATA,
+    OPTIMIZER_STATE,
+    PROCESSING,
+    REMOVED,
+    SAMPLE,
+    TENSOR,
+    UNDEFINED,
+    UNKNOWN,
+    WEIGHT,
     BufferHandle,
     BufferLeaseView,
     Descriptor,
@@ -32,10 +48,6 @@ from ._store import (
 from .buffer_pool import BufferLease, BufferPool, RegisteredBufferLease, RegisteredBufferPool
 
 RegisteredBufferLeaseView = BufferLeaseView
-
-# Enum members are attributes of the module too.
-globals().update(ObjectDataType.__members__)
-globals().update(ReplicaStatus.__members__)
 
 
 class MooncakeDistributedStore(_store.Store):
@@ -92,6 +104,22 @@ class MooncakeDistributedStore(_store.Store):
 
 
 __all__ = [
+    "ACTIVATION",
+    "COMPLETE",
+    "FAILED",
+    "GENERAL",
+    "GRADIENT",
+    "INITIALIZED",
+    "KVCACHE",
+    "METADATA",
+    "OPTIMIZER_STATE",
+    "PROCESSING",
+    "REMOVED",
+    "SAMPLE",
+    "TENSOR",
+    "UNDEFINED",
+    "UNKNOWN",
+    "WEIGHT",
     "BufferHandle",
     "BufferLease",
     "BufferLeaseView",

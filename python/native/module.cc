@@ -17,7 +17,7 @@ NB_MODULE(_store, module) {
   nanobind::set_leak_warnings(false);
   nmc::python::Session::watch_forks();
   module.doc() = "Native part of mooncake.store.";
-  module.attr("__version__") = nmc::build_info().version;
+  module.attr("version") = nmc::build_info().version;
   module.def(
       "log_error", [](std::string_view text) { nmc::log_line(nmc::LogLevel::kError, text); }, nanobind::arg("text"),
       "One line on standard error.");

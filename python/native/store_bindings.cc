@@ -80,6 +80,9 @@ struct PutNames {
 void bind_put(StoreClass& store, bool replace, const PutNames& names) {
   const auto config = "config"_a.none() = nb::none();
   const auto doc = [&](const char* what) { return std::string(what) + " " + names.taken; };
+  const std::string parts_signature = std::string("def ") + names.parts +
+                                      "(self, key: str, *parts: typing_extensions.Buffer, "
+                                      "config: ReplicateConfig | None = None) -> int";
   store
       .def(
           names.one,
@@ -91,10 +94,11 @@ void bind_put(StoreClass& store, bool replace, const PutNames& names) {
               .c_str())
       .def(
           names.parts,
-          [replace](Self self, Key key, const nb::typed<nb::args, BufferObject>& parts, Config keep) {
+          [replace](Self self, Key key, const nb::args& parts, Config keep) {
             return self.put_parts(key.text, parts, {keep, replace});
           },
-          "key"_a, "parts"_a, config, doc("Stores the parts, joined, as one object.").c_str())
+          "key"_a, "parts"_a, config, nb::sig(parts_signature.c_str()),
+          doc("Stores the parts, joined, as one object.").c_str())
       .def(
           names.batch,
           [replace](Self self, const KeyList& keys, const BufferList& values, Config keep) {

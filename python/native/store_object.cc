@@ -1,5 +1,7 @@
 #include "store_object.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -27,6 +29,14 @@ std::vector<Outcome> outcomes_for(std::size_t count, Outcome outcome = kNotSetUp
   return std::vector<Outcome>(count, outcome);
 }
 
+// Fresh memory costs more than the copy into it while it comes in small pages. Asks for huge ones inside the bytes.
+void prefer_huge_pages(std::span<char> bytes) {
+  constexpr std::uintptr_t kHugePage = 2 << 20;
+  const auto begin = (reinterpret_cast<std::uintptr_t>(bytes.data()) + kHugePage - 1) / kHugePage * kHugePage;
+  const auto end = reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size()) / kHugePage * kHugePage;
+  if (begin < end) static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
+}
+
 // Gives up what the view holds.
 nb::bytes to_bytes(Client::View view) {
   const Part source = view.bytes();
@@ -38,6 +48,7 @@ nb::bytes to_bytes(Client::View view) {
     std::memcpy(target, source.data(), source.size());
   } else {
     const nb::gil_scoped_release unlocked;
+    prefer_huge_pages({target, source.size()});
     std::memcpy(target, source.data(), source.size());
     view = Client::View();  // what was received is freed without the lock as well
   }
