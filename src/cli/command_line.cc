@@ -59,6 +59,19 @@ std::string from_gflags(const Command& command, const std::string& word) {
   return std::any_of(flags.begin(), flags.end(), negated) ? "--" + name + "=false" : plain;
 }
 
+std::vector<std::string> words_of(const Command& command, std::span<const std::string> arguments) {
+  std::vector<std::string> words;
+  for (const std::string& argument : arguments) {
+    words.push_back(command.gflags ? from_gflags(command, argument) : argument);
+    std::string& word = words.back();
+    // CLI11 would take the next word for the value of "--flag=".
+    if (!word.starts_with("--") || word.find('=') != word.size() - 1) continue;
+    word.pop_back();
+    words.emplace_back();
+  }
+  return words;
+}
+
 }  // namespace
 
 Result<CommandLine> parse_command_line(const Command& command, std::span<const std::string> arguments) {
@@ -80,12 +93,10 @@ Result<CommandLine> parse_command_line(const Command& command, std::span<const s
     else
       add_value(setting->name);
   }
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // what CLI11 wants
-  if (command.gflags) {
-    for (std::string& word : reversed) word = from_gflags(command, word);
-  }
+  std::vector<std::string> words = words_of(command, arguments);
+  std::reverse(words.begin(), words.end());  // what CLI11 wants
   try {
-    app.parse(reversed);
+    app.parse(words);
   } catch (const CLI::ArgumentMismatch& error) {  // "--flag: ..."
     const std::string_view message = error.what();
     return invalid_argument("{}: expected a value after the flag", message.substr(0, message.find(':')));
@@ -97,6 +108,7 @@ Result<CommandLine> parse_command_line(const Command& command, std::span<const s
   for (auto& [name, values] : given) {
     if (values.size() > 1) return invalid_argument("--{}: given {} times, expected once", name, values.size());
     if (values.empty()) continue;
+    if (name == kConfig && values.front().empty()) return invalid_argument("--{}: expected the name of a file", name);
     if (name == kConfig)
       line.config = values.front();
     else

@@ -40,6 +40,14 @@ TEST(CommandLineTest, TakesValuesInBothSpellings) {
   EXPECT_EQ(line->config, "x.json");
 }
 
+TEST(CommandLineTest, AnEmptyValueIsOne) {
+  const auto line = parse({"--prompt=", "--port=", "--log-level", ""});
+  ASSERT_TRUE(line.has_value()) << line.error().message;
+  EXPECT_THAT(line->flags, UnorderedElementsAre(Pair("prompt", ""), Pair("port", ""), Pair("log-level", "")));
+  EXPECT_EQ(error_of({"--config="}), "--config: expected the name of a file");
+  EXPECT_EQ(error_of({"--prot=", "1"}), "--prot: unknown flag, did you mean --port?");
+}
+
 TEST(CommandLineTest, TakesUnderscoresForDashesInNamesOnly) {
   const auto line = parse({"--log_level=a_b-c", "--dry_run"});
   ASSERT_TRUE(line.has_value());

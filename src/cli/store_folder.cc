@@ -41,7 +41,7 @@ bool is_abandoned(const Path& folder) {
   UniqueFd lock(::open((folder / store::NodeServer::kLockName).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   struct stat info {};
   if (!lock || ::fstat(lock.get(), &info) != 0) return false;
-  const auto made = std::chrono::system_clock::from_time_t(info.st_ctime);
+  const auto made = std::chrono::system_clock::from_time_t(info.st_mtime);
   if (std::chrono::system_clock::now() - made < kStartingAtMost) return false;
   return ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
 }
