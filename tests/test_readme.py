@@ -52,6 +52,17 @@ def test_health_and_metrics(url):
         assert isinstance(json.loads(curl(line, url)), dict)
 
 
+def test_a_master_and_its_metrics(start_program):
+    [line] = [line for block in blocks_with("mooncake_master --") for line in block.splitlines()]
+    program, *flags = line.split()
+    flags = [flag.replace("50051", "0") for flag in flags]
+    server = start_program(program, *flags, "--metrics_port=0", "--http_metadata_server_port=0")
+    [admin] = re.findall(r"metrics at (\S+)/metrics", "".join(server.log))
+    [block] = blocks_with(":9003/metrics/summary")
+    for line in block.splitlines():
+        assert "master" in curl(line.replace("http://127.0.0.1:9003", SERVED), admin)
+
+
 def test_chat_completion(url):
     [block] = [block for block in blocks_with("chat/completions") if '"stream"' not in block and "curl" in block]
     answer = json.loads(curl(block, url))
