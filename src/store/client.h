@@ -113,8 +113,8 @@ class Client {
   };
   virtual void read_ranges(std::string_view key, std::span<const Range> ranges, std::span<Outcome> outcomes) = 0;
 
-  // Stores the parts, joined. 0 also when the key is taken and stays so; kNoAvailableHandle: no room; kInvalidParams:
-  // no key, no bytes, or more than any segment has.
+  // Stores the parts, joined. 0 also when the key is taken and stays so; kNoAvailableHandle: no room, or more
+  // than any segment has; kInvalidParams: no key, or no bytes.
   struct Put {
     std::string_view key;
     std::span<const std::span<const std::byte>> parts;

@@ -263,7 +263,7 @@ TEST_F(MasterAdminTest, MetricsFollowWhatClientsDo) {
   ASSERT_EQ(put(*owner, "small", 100), 0);
   ASSERT_EQ(put(*owner, "soft", 100'000, {.soft_pin = true}), 0);
   ASSERT_EQ(put(*remote, "far", 5000), 0);
-  EXPECT_EQ(put(*remote, "huge", kSegmentBytes + 1), outcome_of(StoreCode::kInvalidParams));
+  EXPECT_EQ(put(*remote, "huge", kSegmentBytes + 1), outcome_of(StoreCode::kNoAvailableHandle));
   EXPECT_EQ(remote->exists("far"), 1);
   EXPECT_EQ(remote->size_of("nowhere"), outcome_of(StoreCode::kObjectNotFound));
   EXPECT_EQ(owner->exists("small"), 1);  // no message

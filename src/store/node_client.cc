@@ -1,5 +1,3 @@
-#include <fcntl.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -10,23 +8,17 @@
 #include "base/failpoint.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/mutex.h"
-#include "net/channel.h"
 #include "store/client.h"
+#include "store/master_link.h"
 #include "store/protocol.h"
-#include "store/segment.h"
-#include "store/shared_reader.h"
 
 namespace nmc::store {
 namespace {
 
-using net::Address;
 using net::BodyReader;
 using net::BodyWriter;
-using net::Carrier;
 using net::Channel;
 
-constexpr std::size_t kIdleChannelsMax = 16;
 // Of one message's keys and payload on a Unix socket; the rest of a datagram is for lengths and options.
 constexpr std::size_t kUnixMessageBytes = net::kDatagramBytesMax - (16 << 10);
 
@@ -45,66 +37,15 @@ std::uint64_t size_of_parts(std::span<const std::span<const std::byte>> parts) {
   return bytes;
 }
 
-// The shared files as one membership of the store sees them: reads through its own pin table, and the writable side of
-// segments, which stays in here.
-class Membership {
- public:
-  static Result<std::unique_ptr<Membership>> create(ClientFiles files, TouchClock& clock) {
-    auto membership = std::make_unique<Membership>();
-    membership->client = files.client;
-    membership->open_segment_ = files.open_segment;
-    NMC_ASSIGN_OR_RETURN(membership->reader, SharedStoreReader::open(std::move(files), clock));
-    return membership;
-  }
-
-  // Where a reservation's bytes go.
-  Result<std::span<std::byte>> writable(const PlaceOnWire& place, std::uint64_t bytes) NMC_EXCLUDES(mutex_) {
-    const std::uint64_t incarnation = incarnation_of(reader->index().segment_word(place.segment));
-    MutexLock lock(mutex_);
-    auto& segment = segments_[place.segment];
-    if (!segment || segment->incarnation != incarnation) {
-      NMC_ASSIGN_OR_RETURN(UniqueFd fd, open_segment_(place.segment));
-      NMC_ASSIGN_OR_RETURN(Segment opened,
-                           Segment::open(std::move(fd), {reader->index().boot_id(), place.segment, incarnation}));
-      segment.emplace(Writable{incarnation, std::move(opened)});
-    }
-    if (place.offset > segment->segment.size() || bytes > segment->segment.size() - place.offset)
-      return corrupt("store: a place outside segment {}", place.segment);
-    return segment->segment.bytes(place.offset, bytes);
-  }
-
-  std::unique_ptr<SharedStoreReader> reader;
-  std::uint32_t client = 0;
-
- private:
-  struct Writable {
-    std::uint64_t incarnation;
-    Segment segment;
-  };
-  std::function<Result<UniqueFd>(std::uint32_t)> open_segment_;
-  Mutex mutex_;
-  std::array<std::optional<Writable>, kSegmentsMax> segments_ NMC_GUARDED_BY(mutex_);
-};
-
 class NodeClient final : public Client {
  public:
-  explicit NodeClient(ClientOptions options) : options_(std::move(options)) {}
-  ~NodeClient() override { leave(); }
+  explicit NodeClient(const ClientOptions& options) : link_(options) {}
 
-  Result<void> open() {
-    NMC_ASSIGN_OR_RETURN(address_, Address::parse(options_.server));
-    if (!options_.shared_memory && address_.carrier == Carrier::kUnix)
-      return invalid_argument("store: {} is a Unix socket, without shared memory HOST:PORT is wanted", options_.server);
-    name_ = options_.hostname;
-    if (options_.shared_memory) NMC_RETURN_IF_ERROR(find_shared_memory());
-    if (const auto joined = membership(); !joined) return Failure(joined.error());
-    if (options_.segment_bytes > 0) return mount();
-    return healthy_or_error();
-  }
+  Result<void> open() { return link_.open(); }
 
-  bool reads_in_place() const override { return unix_address_.has_value(); }
+  bool reads_in_place() const override { return link_.on_this_host(); }
 
-  const std::string& name() const override { return name_; }
+  const std::string& name() const override { return link_.name(); }
 
   Outcome exists(std::string_view key) override {
     Outcome outcome = 0;
@@ -113,10 +54,10 @@ class NodeClient final : public Client {
   }
 
   void exists(std::span<const std::string_view> keys, std::span<Outcome> outcomes) override {
-    if (Membership* shared = shared_memory()) {
+    if (Membership* shared = link_.membership()) {
       for (std::size_t i = 0; i < keys.size(); ++i) {
         const auto wrong = wrong_key(keys[i]);
-        outcomes[i] = wrong ? code_of(*wrong) : shared->reader->probe(keys[i]) ? 1 : 0;
+        outcomes[i] = wrong ? code_of(*wrong) : shared->reader().probe(keys[i]) ? 1 : 0;
       }
       shared_reads_.fetch_add(keys.size(), std::memory_order_relaxed);
       return;
@@ -128,8 +69,8 @@ class NodeClient final : public Client {
 
   Outcome size_of(std::string_view key) override {
     if (const auto wrong = wrong_key(key)) return code_of(*wrong);
-    if (Membership* shared = shared_memory()) {
-      const auto pin = shared->reader->lookup(key);
+    if (Membership* shared = link_.membership()) {
+      const auto pin = shared->reader().lookup(key);
       shared_reads_.fetch_add(1, std::memory_order_relaxed);
       return pin ? static_cast<Outcome>(pin->bytes().size()) : code_of(StoreCode::kObjectNotFound);
     }
@@ -141,8 +82,8 @@ class NodeClient final : public Client {
 
   Outcome view(std::string_view key, View& view) override {
     if (const auto wrong = wrong_key(key)) return code_of(*wrong);
-    if (Membership* shared = shared_memory()) {
-      auto pin = shared->reader->lookup(key);
+    if (Membership* shared = link_.membership()) {
+      auto pin = shared->reader().lookup(key);
       if (!pin) return code_of(StoreCode::kObjectNotFound);
       count_shared_read(pin->bytes().size());
       view = View(*std::move(pin));
@@ -163,7 +104,7 @@ class NodeClient final : public Client {
   }
 
   void read(std::span<const Read> reads, std::span<Outcome> outcomes) override {
-    if (Membership* shared = shared_memory()) {
+    if (Membership* shared = link_.membership()) {
       for (std::size_t i = 0; i < reads.size(); ++i) outcomes[i] = read_shared(*shared, reads[i]);
       return;
     }
@@ -192,8 +133,8 @@ class NodeClient final : public Client {
       std::fill(outcomes.begin(), outcomes.end(), code_of(*wrong));
       return;
     }
-    if (Membership* shared = shared_memory()) {
-      const auto pin = shared->reader->lookup(key);
+    if (Membership* shared = link_.membership()) {
+      const auto pin = shared->reader().lookup(key);
       for (std::size_t i = 0; i < ranges.size(); ++i) {
         const Range& range = ranges[i];
         outcomes[i] = code_of(StoreCode::kObjectNotFound);
@@ -222,14 +163,14 @@ class NodeClient final : public Client {
   void put(std::span<const Put> puts, const PutOptions& options, std::span<Outcome> outcomes) override {
     // What can be answered here is; what is small goes along with a message; the rest is copied into shared memory.
     std::vector<std::size_t> small, large;
-    Membership* shared = shared_memory();
+    Membership* shared = link_.membership();
     for (std::size_t i = 0; i < puts.size(); ++i) {
       const std::uint64_t bytes = size_of_parts(puts[i].parts);
       if (const auto wrong = wrong_key(puts[i].key)) {
         outcomes[i] = code_of(*wrong);
       } else if (bytes == 0) {
         outcomes[i] = code_of(StoreCode::kInvalidParams);
-      } else if (shared != nullptr && !options.replace && shared->reader->contains(puts[i].key)) {
+      } else if (shared != nullptr && !options.replace && shared->reader().contains(puts[i].key)) {
         outcomes[i] = 0;
       } else {
         (shared == nullptr || bytes <= kInlineBytesMax ? small : large).push_back(i);
@@ -256,7 +197,7 @@ class NodeClient final : public Client {
     if (const auto wrong = wrong_key(key)) return code_of(*wrong);
     BodyWriter body;
     body.put_string(key);
-    const Result<void> done = call(Op::kReplicas, body.bytes(), [&](const Channel::Reply& reply) -> Result<void> {
+    const Result<void> done = link_.call(Op::kReplicas, body.bytes(), [&](const Channel::Reply& reply) -> Result<void> {
       BodyReader reader = reply.reader();
       const std::uint32_t count = reader.get_count("replicas", 20);
       for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
@@ -272,7 +213,7 @@ class NodeClient final : public Client {
     return replicas.empty() ? code_of(StoreCode::kObjectNotFound) : 0;
   }
 
-  bool healthy() override { return healthy_or_error().has_value(); }
+  bool healthy() override { return link_.call(Op::kPing, {}).has_value(); }
 
   ClientCounters counters() override {
     ClientCounters counters;
@@ -280,210 +221,11 @@ class NodeClient final : public Client {
     counters.shared_read_bytes = shared_read_bytes_.load(std::memory_order_relaxed);
     counters.shared_writes = shared_writes_.load(std::memory_order_relaxed);
     counters.shared_write_bytes = shared_write_bytes_.load(std::memory_order_relaxed);
-    MutexLock lock(mutex_);
-    counters.unix_socket = past_unix_;
-    counters.tcp = past_tcp_;
-    for (const auto& channel : idle_) add_counters(*channel, counters.unix_socket, counters.tcp);
+    link_.add_to(counters);
     return counters;
   }
 
  private:
-  using OnReply = std::function<Result<void>(const Channel::Reply&)>;
-
-  // ---- where the store is ----
-
-  // On the same host the master tells its socket's path, and answers there with the same boot id.
-  Result<void> find_shared_memory() {
-    if (address_.carrier == Carrier::kUnix) {
-      unix_address_ = address_;
-      return {};
-    }
-    NMC_ASSIGN_OR_RETURN(const auto channel, Channel::connect(address_, channel_options()));
-    NMC_ASSIGN_OR_RETURN(const Channel::Reply reply, channel->call({.op = static_cast<std::uint16_t>(Op::kWhere)}));
-    BodyReader reader = reply.reader();
-    const std::uint64_t boot_id = reader.get_u64("boot id");
-    const std::string path(reader.get_string("socket"));
-    NMC_RETURN_IF_ERROR(reader.finish());
-    if (path.size() > net::kUnixPathBytesMax) return {};
-    const Address there{.carrier = Carrier::kUnix, .path = path};
-    const auto local = Channel::connect(there, channel_options());
-    if (!local) return {};  // another host, or another user's view of this one
-    const auto pong = (*local)->call({.op = static_cast<std::uint16_t>(Op::kPing)});
-    if (!pong) return {};
-    BodyReader answer = pong->reader();
-    if (answer.get_u64("boot id") == boot_id) unix_address_ = there;
-    return {};
-  }
-
-  net::ChannelOptions channel_options() const {
-    net::ChannelOptions options;
-    options.token = options_.token;
-    options.connect_deadline = options_.connect_deadline;
-    options.progress_deadline = options_.progress_deadline;
-    return options;
-  }
-
-  // ---- membership ----
-
-  // nullptr: messages only. Never waits for a master: what was joined once stays readable.
-  Membership* shared_memory() { return unix_address_ ? current_.load(std::memory_order_acquire) : nullptr; }
-
-  // Joins the store, if that isn't done.
-  Result<Membership*> membership() NMC_EXCLUDES(join_mutex_) {
-    if (!unix_address_) return nullptr;
-    if (Membership* joined = current_.load(std::memory_order_acquire)) return joined;
-    MutexLock lock(join_mutex_);
-    return join_locked();
-  }
-
-  Result<Membership*> join_locked() NMC_REQUIRES(join_mutex_) {
-    NMC_ASSIGN_OR_RETURN(auto channel, Channel::connect(*unix_address_, channel_options()));
-    BodyWriter body;
-    body.put_string(options_.hostname);
-    ClientFiles files;
-    {
-      NMC_ASSIGN_OR_RETURN(Channel::Reply reply,
-                           channel->call({.op = static_cast<std::uint16_t>(Op::kJoin), .body = body.bytes()}));
-      BodyReader reader = reply.reader();
-      files.client = reader.get_u32("client");
-      (void)reader.get_u64("boot id");
-      NMC_RETURN_IF_ERROR(reader.finish());
-      if (reply.fds.size() != 2) return corrupt("store: {} files came with the answer, expected 2", reply.fds.size());
-      files.index = std::move(reply.fds[0]);
-      files.pins = std::move(reply.fds[1]);
-    }
-    files.open_segment = [this](std::uint32_t number) { return fetch_segment(number); };
-    NMC_ASSIGN_OR_RETURN(auto joined, Membership::create(std::move(files), clock_));
-    NMC_RETURN_IF_ERROR(joined->reader->lock_for_life());
-    NMC_RETURN_IF_ERROR(channel->call({.op = static_cast<std::uint16_t>(Op::kReady)}));
-    memberships_.push_back(std::move(joined));  // earlier ones stay: somebody may have something of theirs pinned
-    current_.store(memberships_.back().get(), std::memory_order_release);
-    give_back(std::move(channel));
-    return memberships_.back().get();
-  }
-
-  // Beside the socket, where we see the master's folder: that takes no message, nor a master that lives.
-  Result<UniqueFd> fetch_segment(std::uint32_t number) {
-    const Path file = Path(unix_address_->path).parent_path() / Segment::file_name(number);
-    if (UniqueFd fd(::open(file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)); fd) return fd;
-    BodyWriter body;
-    body.put_u32(number);
-    UniqueFd fd;
-    NMC_RETURN_IF_ERROR(call(Op::kSegmentFile, body.bytes(), [&](const Channel::Reply& reply) -> Result<void> {
-      if (reply.fds.size() != 1) return corrupt("store: {} files came for segment {}", reply.fds.size(), number);
-      fd = std::move(const_cast<Channel::Reply&>(reply).fds[0]);
-      return {};
-    }));
-    return fd;
-  }
-
-  Result<void> mount() {
-    NMC_ASSIGN_OR_RETURN(Membership* const joined, membership());
-    // A name that no other client has, unless the caller chose one.
-    if (name_.find(':') == std::string::npos || name_.back() == ']')
-      name_ += ":" + std::to_string(joined == nullptr ? 1 : 1024 + joined->client % 64000);
-    BodyWriter body;
-    body.put_u64(options_.segment_bytes).put_string(name_);
-    return call(Op::kMount, body.bytes(), nullptr);
-  }
-
-  void leave() {
-    if (shared_memory() == nullptr) return;
-    // While its own pins are gone already: views go before their client.
-    if (auto channel = take_channel()) (void)(*channel)->call({.op = static_cast<std::uint16_t>(Op::kLeave)});
-  }
-
-  // ---- connections ----
-
-  Result<std::unique_ptr<Channel>> take_channel() NMC_EXCLUDES(mutex_) {
-    {
-      MutexLock lock(mutex_);
-      if (!idle_.empty()) {
-        std::unique_ptr<Channel> channel = std::move(idle_.back());
-        idle_.pop_back();
-        return channel;
-      }
-    }
-    return connect();
-  }
-
-  Result<std::unique_ptr<Channel>> connect() {
-    if (!unix_address_) return Channel::connect(address_, channel_options());
-    NMC_ASSIGN_OR_RETURN(auto channel, Channel::connect(*unix_address_, channel_options()));
-    const Membership* joined = current_.load(std::memory_order_acquire);
-    BodyWriter body;
-    body.put_u32(joined->client).put_u64(joined->reader->pins().identity());
-    const auto attached = channel->call({.op = static_cast<std::uint16_t>(Op::kAttach), .body = body.bytes()});
-    if (attached) return channel;
-    if (attached.error().code != ErrorCode::kNotFound) return Failure(attached.error());
-    // Another store than the one we know: join it, and bring our memory again.
-    {
-      MutexLock lock(join_mutex_);
-      if (current_.load(std::memory_order_acquire) == joined) {
-        log_info("store: {} is a new store, joining it", unix_address_->to_string());
-        NMC_RETURN_IF_ERROR(join_locked());
-        if (options_.segment_bytes > 0) {
-          BodyWriter mounting;
-          mounting.put_u64(options_.segment_bytes).put_string(name_);
-          NMC_ASSIGN_OR_RETURN(auto fresh, take_channel());
-          NMC_RETURN_IF_ERROR(fresh->call({.op = static_cast<std::uint16_t>(Op::kMount), .body = mounting.bytes()}));
-          give_back(std::move(fresh));
-        }
-      }
-    }
-    return take_channel();
-  }
-
-  void give_back(std::unique_ptr<Channel> channel) NMC_EXCLUDES(mutex_) {
-    MutexLock lock(mutex_);
-    if (channel->usable() && idle_.size() < kIdleChannelsMax) {
-      idle_.push_back(std::move(channel));
-    } else {
-      add_counters(*channel, past_unix_, past_tcp_);
-    }
-  }
-
-  // One request and its reply. A connection that turned out to be dead before it carried anything is tried anew once:
-  // the master may have been restarted since.
-  Result<void> call(Op op, net::ByteSpan body, const OnReply& on_reply, std::span<const net::ByteSpan> payload = {},
-                    const Channel::PlacePayload& place = nullptr) {
-    for (int attempt = 0;; ++attempt) {
-      if (auto injected = failpoint("store.call")) return Failure(*std::move(injected));
-      NMC_ASSIGN_OR_RETURN(auto channel, attempt == 0 ? take_channel() : connect());
-      const auto reply = channel->call({.op = static_cast<std::uint16_t>(op), .body = body, .payload = payload}, place);
-      Result<void> done = {};
-      if (!reply)
-        done = Failure(reply.error());
-      else if (on_reply)
-        done = on_reply(*reply);
-      const bool dead = !channel->usable() && !reply && reply.error().code == ErrorCode::kUnavailable;
-      give_back(std::move(channel));
-      if (!dead || attempt > 0 || !may_repeat(op)) return done;
-      forget_idle();
-    }
-  }
-
-  // What does no harm when it is done twice.
-  static bool may_repeat(Op op) { return op != Op::kReserve && op != Op::kCommit && op != Op::kAbort; }
-
-  void forget_idle() NMC_EXCLUDES(mutex_) {
-    MutexLock lock(mutex_);
-    for (const auto& channel : idle_) add_counters(*channel, past_unix_, past_tcp_);
-    idle_.clear();
-  }
-
-  Result<void> healthy_or_error() { return call(Op::kPing, {}, nullptr); }
-
-  static void add_counters(const Channel& channel, ClientCounters::Carrier& unix_socket, ClientCounters::Carrier& tcp) {
-    const auto values = channel.counters().values();
-    ClientCounters::Carrier& carrier = channel.carrier() == Carrier::kUnix ? unix_socket : tcp;
-    carrier.messages += values.messages_sent;
-    carrier.bytes_sent += values.payload_bytes_sent;
-    carrier.bytes_received += values.payload_bytes_received;
-  }
-
-  // ---- operations ----
-
   void count_shared_read(std::uint64_t bytes) {
     shared_reads_.fetch_add(1, std::memory_order_relaxed);
     shared_read_bytes_.fetch_add(bytes, std::memory_order_relaxed);
@@ -491,7 +233,7 @@ class NodeClient final : public Client {
 
   Outcome read_shared(Membership& shared, const Read& read) {
     if (const auto wrong = wrong_key(read.key)) return code_of(*wrong);
-    const std::int64_t copied = shared.reader->copy(read.key, read.to);
+    const std::int64_t copied = shared.reader().copy(read.key, read.to);
     if (copied == SharedStoreReader::kMissed) return code_of(StoreCode::kObjectNotFound);
     if (copied == SharedStoreReader::kTooLarge) return code_of(StoreCode::kInvalidParams);
     count_shared_read(static_cast<std::uint64_t>(copied));
@@ -514,7 +256,7 @@ class NodeClient final : public Client {
       if (put_head) put_head(body);
       body.put_u32(static_cast<std::uint32_t>(sent.size()));
       for (const std::string_view key : sent) body.put_string(key);
-      const Result<void> done = call(op, body.bytes(), [&](const Channel::Reply& reply) {
+      const Result<void> done = link_.call(op, body.bytes(), [&](const Channel::Reply& reply) {
         BodyReader reader = reply.reader();
         for (std::size_t i = begin; i < end; ++i) outcomes[i] = outcome_in(reader);
         return reader.finish();
@@ -529,7 +271,7 @@ class NodeClient final : public Client {
     BodyWriter body;
     body.put_u8(force ? 1 : 0).put_u8(all ? 1 : 0).put_string(pattern);
     Outcome removed = 0;
-    const Result<void> done = call(Op::kRemoveMatching, body.bytes(), [&](const Channel::Reply& reply) {
+    const Result<void> done = link_.call(Op::kRemoveMatching, body.bytes(), [&](const Channel::Reply& reply) {
       BodyReader reader = reply.reader();
       removed = static_cast<Outcome>(reader.get_u64("removed"));
       return reader.finish();
@@ -559,7 +301,7 @@ class NodeClient final : public Client {
       NMC_RETURN_IF_ERROR(reader.finish());
       return total;
     };
-    const Result<void> done = call(
+    const Result<void> done = link_.call(
         Op::kRead, body.bytes(),
         [&](const Channel::Reply& reply) -> Result<void> {
           NMC_ASSIGN_OR_RETURN(const std::uint64_t total, take_outcomes(reply.body));
@@ -581,7 +323,7 @@ class NodeClient final : public Client {
   // The bytes travel with the message.
   void put_along(std::span<const Put> puts, std::span<const std::size_t> which, const PutOptions& options,
                  std::span<Outcome> outcomes) {
-    const bool datagrams = unix_address_.has_value();
+    const bool datagrams = link_.on_this_host();
     for (std::size_t begin = 0, end = 0; begin < which.size(); begin = end) {
       std::uint64_t bytes = 0;
       std::vector<net::ByteSpan> payload;
@@ -598,7 +340,7 @@ class NodeClient final : public Client {
       BodyWriter body;
       put_options(body, options);
       body.put_u32(static_cast<std::uint32_t>(end - begin)).put_fixed(items.bytes());
-      const Result<void> done = call(
+      const Result<void> done = link_.call(
           Op::kPut, body.bytes(),
           [&](const Channel::Reply& reply) {
             BodyReader reader = reply.reader();
@@ -622,13 +364,13 @@ class NodeClient final : public Client {
 
   void put_some_shared(std::span<const Put> puts, std::span<const std::size_t> which, const PutOptions& options,
                        std::span<Outcome> outcomes) {
-    Membership* shared = shared_memory();
+    Membership* shared = link_.membership();
     std::vector<std::vector<PlaceOnWire>> places(which.size());  // a place for each copy
     BodyWriter body;
     put_options(body, options);
     body.put_u32(static_cast<std::uint32_t>(which.size()));
     for (const std::size_t i : which) body.put_u64(size_of_parts(puts[i].parts));
-    const Result<void> reserved = call(Op::kReserve, body.bytes(), [&](const Channel::Reply& reply) {
+    const Result<void> reserved = link_.call(Op::kReserve, body.bytes(), [&](const Channel::Reply& reply) {
       BodyReader reader = reply.reader();
       for (std::size_t i = 0; i < which.size(); ++i) {
         outcomes[which[i]] = static_cast<std::int32_t>(reader.get_u32("code"));
@@ -666,19 +408,21 @@ class NodeClient final : public Client {
     if (aborting > 0) {
       BodyWriter message;
       message.put_u32(aborting).put_fixed(aborts.bytes());
-      (void)call(Op::kAbort, message.bytes(), nullptr);
+      (void)link_.call(Op::kAbort, message.bytes());
     }
     if (committing.empty()) return;
     BodyWriter message;
     put_options(message, options);
     message.put_u32(static_cast<std::uint32_t>(committing.size())).put_fixed(commits.bytes());
-    const Result<void> done = call(Op::kCommit, message.bytes(), [&](const Channel::Reply& reply) {
+    const Result<void> done = link_.call(Op::kCommit, message.bytes(), [&](const Channel::Reply& reply) {
       BodyReader reader = reply.reader();
       for (const std::size_t i : committing) outcomes[i] = static_cast<std::int32_t>(reader.get_u32("code"));
       return reader.finish();
     });
-    if (!done) {
-      for (const std::size_t i : committing) outcomes[i] = code_of(done.error());
+    for (const std::size_t i : committing) {
+      if (!done) outcomes[i] = code_of(done.error());
+      // Sent twice, because the first answer was lost, a commit that succeeded is refused.
+      if (outcomes[i] == code_of(StoreCode::kIllegalClient) && shared->reader().contains(puts[i].key)) outcomes[i] = 0;
     }
   }
 
@@ -705,21 +449,8 @@ class NodeClient final : public Client {
     return checksum64(std::span<const std::byte>(space));
   }
 
-  const ClientOptions options_;
-  Address address_;
-  std::optional<Address> unix_address_;  // where the master answers on this host
-  std::string name_;
-  TouchClock clock_{real_clock()};
-
+  MasterLink link_;
   std::atomic<std::uint64_t> shared_reads_{0}, shared_read_bytes_{0}, shared_writes_{0}, shared_write_bytes_{0};
-
-  Mutex join_mutex_;
-  std::vector<std::unique_ptr<Membership>> memberships_ NMC_GUARDED_BY(join_mutex_);
-  std::atomic<Membership*> current_{nullptr};
-
-  Mutex mutex_;
-  std::vector<std::unique_ptr<Channel>> idle_ NMC_GUARDED_BY(mutex_);
-  ClientCounters::Carrier past_unix_ NMC_GUARDED_BY(mutex_), past_tcp_ NMC_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -220,7 +220,7 @@ TEST_P(NodeTest, AFullStoreEvictsAndNoPutFails) {
   const std::string value = random_text(64 << 10, 1);
   for (int i = 0; i < 200; ++i) ASSERT_EQ(put(*client, "k" + std::to_string(i), value), 0) << i;
   EXPECT_TRUE(get(*client, "k199") == value);
-  EXPECT_EQ(put(*client, "huge", random_text(2 << 20, 2)), outcome_of(StoreCode::kInvalidParams));
+  EXPECT_EQ(put(*client, "huge", random_text(2 << 20, 2)), outcome_of(StoreCode::kNoAvailableHandle));
   EXPECT_TRUE(get(*client, "k199") == value);
 }
 

@@ -1,0 +1,218 @@
+#include "store/master_link.h"
+
+#include <fcntl.h>
+
+#include "base/failpoint.h"
+#include "base/log.h"
+
+namespace nmc::store {
+namespace {
+
+using net::Address;
+using net::BodyReader;
+using net::BodyWriter;
+using net::Carrier;
+using net::Channel;
+
+constexpr std::size_t kIdleChannelsMax = 16;
+
+std::uint16_t number_of(Op op) { return static_cast<std::uint16_t>(op); }
+
+void add_counters(const Channel& channel, ClientCounters::Carrier& unix_socket, ClientCounters::Carrier& tcp) {
+  const auto values = channel.counters().values();
+  ClientCounters::Carrier& carrier = channel.carrier() == Carrier::kUnix ? unix_socket : tcp;
+  carrier.messages += values.messages_sent;
+  carrier.bytes_sent += values.payload_bytes_sent;
+  carrier.bytes_received += values.payload_bytes_received;
+}
+
+}  // namespace
+
+MasterLink::~MasterLink() {
+  if (membership() == nullptr) return;
+  if (auto channel = take_channel()) (void)(*channel)->call({.op = number_of(Op::kLeave)});
+}
+
+Result<void> MasterLink::open() {
+  NMC_ASSIGN_OR_RETURN(address_, Address::parse(options_.server));
+  if (!options_.shared_memory && address_.carrier == Carrier::kUnix)
+    return invalid_argument("store: {} is a Unix socket, without shared memory HOST:PORT is wanted", options_.server);
+  if (options_.shared_memory) NMC_RETURN_IF_ERROR(find_shared_memory());
+  if (unix_address_) NMC_RETURN_IF_ERROR(join());
+  if (options_.segment_bytes == 0) return call(Op::kPing, {});
+  // A name that no other client has, unless the caller chose one.
+  if (name_.find(':') == std::string::npos || name_.back() == ']')
+    name_ += ":" + std::to_string(membership() == nullptr ? 1 : 1024 + membership()->client() % 64000);
+  NMC_ASSIGN_OR_RETURN(auto channel, take_channel());
+  const Result<void> mounted = mount(*channel);
+  give_back(std::move(channel));
+  return mounted;
+}
+
+// On the same host the master tells its socket's path, and answers there with the same boot id.
+Result<void> MasterLink::find_shared_memory() {
+  if (address_.carrier == Carrier::kUnix) {
+    unix_address_ = address_;
+    return {};
+  }
+  NMC_ASSIGN_OR_RETURN(const auto channel, Channel::connect(address_, channel_options()));
+  NMC_ASSIGN_OR_RETURN(const Channel::Reply reply, channel->call({.op = number_of(Op::kWhere)}));
+  BodyReader reader = reply.reader();
+  const std::uint64_t boot_id = reader.get_u64("boot id");
+  const std::string path(reader.get_string("socket"));
+  NMC_RETURN_IF_ERROR(reader.finish());
+  if (path.size() > net::kUnixPathBytesMax) return {};
+  const Address there{.carrier = Carrier::kUnix, .path = path};
+  const auto local = Channel::connect(there, channel_options());
+  if (!local) return {};  // another host, or another user's view of this one
+  const auto pong = (*local)->call({.op = number_of(Op::kPing)});
+  if (!pong) return {};
+  BodyReader answer = pong->reader();
+  if (answer.get_u64("boot id") == boot_id) unix_address_ = there;
+  return {};
+}
+
+net::ChannelOptions MasterLink::channel_options() const {
+  net::ChannelOptions options;
+  options.token = options_.token;
+  options.connect_deadline = options_.connect_deadline;
+  options.progress_deadline = options_.progress_deadline;
+  return options;
+}
+
+// ---- membership ----
+
+Result<void> MasterLink::join() {
+  MutexLock lock(join_mutex_);
+  return join_locked();
+}
+
+Result<void> MasterLink::join_locked() {
+  NMC_ASSIGN_OR_RETURN(auto channel, Channel::connect(*unix_address_, channel_options()));
+  BodyWriter body;
+  body.put_string(options_.hostname);
+  ClientFiles files;
+  {
+    NMC_ASSIGN_OR_RETURN(Channel::Reply reply, channel->call({.op = number_of(Op::kJoin), .body = body.bytes()}));
+    BodyReader reader = reply.reader();
+    files.client = reader.get_u32("client");
+    (void)reader.get_u64("boot id");
+    NMC_RETURN_IF_ERROR(reader.finish());
+    if (reply.fds.size() != 2) return corrupt("store: {} files came with the answer, expected 2", reply.fds.size());
+    files.index = std::move(reply.fds[0]);
+    files.pins = std::move(reply.fds[1]);
+  }
+  files.open_segment = [this](std::uint32_t number) { return fetch_segment(number); };
+  NMC_ASSIGN_OR_RETURN(auto joined, Membership::create(std::move(files), clock_));
+  NMC_RETURN_IF_ERROR(joined->reader().lock_for_life());
+  NMC_RETURN_IF_ERROR(channel->call({.op = number_of(Op::kReady)}));
+  memberships_.push_back(std::move(joined));
+  current_.store(memberships_.back().get(), std::memory_order_release);
+  give_back(std::move(channel));
+  return {};
+}
+
+Result<void> MasterLink::mount(Channel& channel) {
+  BodyWriter body;
+  body.put_u64(options_.segment_bytes).put_string(name_);
+  NMC_RETURN_IF_ERROR(channel.call({.op = number_of(Op::kMount), .body = body.bytes()}));
+  return {};
+}
+
+// Beside the socket, where we see the master's folder: that takes no message, nor a master that lives.
+Result<UniqueFd> MasterLink::fetch_segment(std::uint32_t number) {
+  const Path file = Path(unix_address_->path).parent_path() / Segment::file_name(number);
+  if (UniqueFd fd(::open(file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)); fd) return fd;
+  BodyWriter body;
+  body.put_u32(number);
+  NMC_ASSIGN_OR_RETURN(auto channel, take_channel());
+  auto fd = [&]() -> Result<UniqueFd> {
+    NMC_ASSIGN_OR_RETURN(Channel::Reply reply,
+                         channel->call({.op = number_of(Op::kSegmentFile), .body = body.bytes()}));
+    if (reply.fds.size() != 1) return corrupt("store: {} files came for segment {}", reply.fds.size(), number);
+    return std::move(reply.fds[0]);
+  }();
+  give_back(std::move(channel));
+  return fd;
+}
+
+// ---- connections ----
+
+Result<std::unique_ptr<Channel>> MasterLink::take_channel() {
+  {
+    MutexLock lock(mutex_);
+    if (!idle_.empty()) {
+      std::unique_ptr<Channel> channel = std::move(idle_.back());
+      idle_.pop_back();
+      return channel;
+    }
+  }
+  return connect();
+}
+
+Result<std::unique_ptr<Channel>> MasterLink::connect() {
+  if (!unix_address_) return Channel::connect(address_, channel_options());
+  NMC_ASSIGN_OR_RETURN(auto channel, Channel::connect(*unix_address_, channel_options()));
+  Membership* const joined = membership();
+  BodyWriter body;
+  body.put_u32(joined->client()).put_u64(joined->reader().pins().identity());
+  const auto attached = channel->call({.op = number_of(Op::kAttach), .body = body.bytes()});
+  if (attached) return channel;
+  if (attached.error().code != ErrorCode::kNotFound) return Failure(attached.error());
+  // Another store than the one we know: join it, and bring our memory again.
+  {
+    MutexLock lock(join_mutex_);
+    if (membership() == joined) {
+      log_info("store: {} is a new store, joining it", unix_address_->to_string());
+      NMC_RETURN_IF_ERROR(join_locked());
+      if (options_.segment_bytes > 0) {
+        NMC_ASSIGN_OR_RETURN(auto fresh, take_channel());
+        NMC_RETURN_IF_ERROR(mount(*fresh));
+        give_back(std::move(fresh));
+      }
+    }
+  }
+  return take_channel();
+}
+
+void MasterLink::give_back(std::unique_ptr<Channel> channel) {
+  MutexLock lock(mutex_);
+  if (channel->usable() && idle_.size() < kIdleChannelsMax) {
+    idle_.push_back(std::move(channel));
+  } else {
+    add_counters(*channel, past_unix_, past_tcp_);
+  }
+}
+
+void MasterLink::forget_idle() {
+  MutexLock lock(mutex_);
+  for (const auto& channel : idle_) add_counters(*channel, past_unix_, past_tcp_);
+  idle_.clear();
+}
+
+Result<void> MasterLink::call(Op op, net::ByteSpan body, const OnReply& on_reply,
+                              std::span<const net::ByteSpan> payload, const Channel::PlacePayload& place) {
+  for (int attempt = 0;; ++attempt) {
+    if (auto injected = failpoint("store.call")) return Failure(*std::move(injected));
+    NMC_ASSIGN_OR_RETURN(auto channel, attempt == 0 ? take_channel() : connect());
+    const auto reply = channel->call({.op = number_of(op), .body = body, .payload = payload}, place);
+    Result<void> done = {};
+    if (!reply)
+      done = Failure(reply.error());
+    else if (on_reply)
+      done = on_reply(*reply);
+    const bool dead = !channel->usable() && !reply && reply.error().code == ErrorCode::kUnavailable;
+    give_back(std::move(channel));
+    if (!dead || attempt > 0) return done;
+    forget_idle();
+  }
+}
+
+void MasterLink::add_to(ClientCounters& counters) {
+  MutexLock lock(mutex_);
+  counters.unix_socket = past_unix_;
+  counters.tcp = past_tcp_;
+  for (const auto& channel : idle_) add_counters(*channel, counters.unix_socket, counters.tcp);
+}
+
+}  // namespace nmc::store

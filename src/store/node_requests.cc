@@ -1,0 +1,548 @@
+// The messages that NodeServer answers, one function each.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <regex>
+
+#include "base/failpoint.h"
+#include "base/hash.h"
+#include "store/node_server.h"
+
+namespace nmc::store {
+namespace {
+
+using boost::asio::awaitable;
+using net::BodyWriter;
+using net::Reply;
+using net::Request;
+using net::Session;
+
+// Of a failed reservation of some bytes: more than any segment has is no room, too.
+StoreCode no_room_code(const Error& error) {
+  return error.code == ErrorCode::kInvalidArgument ? StoreCode::kNoAvailableHandle : store_code_for(error);
+}
+
+void put_code(BodyWriter& writer, StoreCode code) { writer.put_u32(static_cast<std::uint32_t>(code)); }
+
+std::optional<StoreCode> wrong_key(std::string_view key) {
+  if (key.empty()) return StoreCode::kInvalidParams;
+  if (key.size() > kKeyBytesMax) return StoreCode::kInvalidKey;
+  return std::nullopt;
+}
+
+// The keys of a message that has nothing else left.
+Result<std::vector<std::string_view>> get_keys(Request& request) {
+  const std::uint32_t count = request.body.get_count("keys", 4);
+  if (count > kBatchItemsMax) return invalid_argument("{} keys in one message, {} is the most", count, kBatchItemsMax);
+  std::vector<std::string_view> keys;
+  keys.reserve(count);
+  for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) keys.push_back(request.body.get_string("key"));
+  NMC_RETURN_IF_ERROR(request.body.finish());
+  return keys;
+}
+
+// What a message counts as; `by_item`: its handler counts what went well and what didn't.
+struct Counted {
+  Operation operation;
+  bool by_item;
+};
+std::optional<Counted> counted_as(Op op) {
+  switch (op) {
+    case Op::kMount: return Counted{Operation::kMountSegment, false};
+    case Op::kUnmount: return Counted{Operation::kUnmountSegment, false};
+    case Op::kReserve: return Counted{Operation::kPutStart, true};
+    case Op::kCommit: return Counted{Operation::kPutEnd, true};
+    case Op::kAbort: return Counted{Operation::kPutRevoke, true};
+    case Op::kPut: return Counted{Operation::kPutStart, true};
+    case Op::kExists: return Counted{Operation::kExistKey, true};
+    case Op::kSizes:
+    case Op::kRead:
+    case Op::kReplicas: return Counted{Operation::kGetReplicaList, true};
+    case Op::kRemove: return Counted{Operation::kRemove, true};
+    case Op::kRemoveMatching: return Counted{Operation::kRemoveByRegex, true};
+    case Op::kPing: return Counted{Operation::kPing, false};
+    default: return std::nullopt;
+  }
+}
+
+awaitable<Result<void>> drop_payload(Request& request, std::uint64_t bytes) {
+  std::vector<std::byte> scratch(std::min<std::uint64_t>(bytes, 64 << 10));
+  while (bytes > 0) {
+    const std::uint64_t take = std::min<std::uint64_t>(bytes, scratch.size());
+    const Result<void> read = co_await request.read_payload(std::span(scratch).first(take));
+    if (!read) co_return read;
+    bytes -= take;
+  }
+  co_return Result<void>();
+}
+
+}  // namespace
+
+NodeServer::Awaited NodeServer::handle(Session& session, Request& request) {
+  if (auto injected = failpoint("store.serve")) co_return *std::move(injected);
+  const Op op = static_cast<Op>(request.op);
+  // Not a conditional expression: g++ 12 destroys the temporaries of a co_await in one twice.
+  Reply reply;
+  if (op == Op::kPut)
+    reply = co_await put(session, request);
+  else
+    reply = answer(session, request);
+  const std::optional<Counted> counted = counted_as(op);
+  if (counted && (reply.error || !counted->by_item)) operations_.count(counted->operation, 1, reply.error ? 1 : 0);
+  co_return reply;
+}
+
+Reply NodeServer::answer(Session& session, Request& request) {
+  switch (static_cast<Op>(request.op)) {
+    case Op::kWhere: return where();
+    case Op::kJoin: return join(session, request);
+    case Op::kAttach: return attach(session, request);
+    case Op::kReady: return ready(session);
+    case Op::kLeave: return leave(session);
+    case Op::kSegmentFile: return segment_file(session, request);
+    case Op::kMount: return mount(session, request);
+    case Op::kUnmount: return unmount(session, request);
+    case Op::kReserve: return reserve(session, request);
+    case Op::kCommit: return commit(session, request);
+    case Op::kAbort: return abort(session, request);
+    case Op::kPut: break;
+    case Op::kExists: return exists(request);
+    case Op::kSizes: return sizes(request);
+    case Op::kRead: return read(request);
+    case Op::kRemove: return remove(request);
+    case Op::kRemoveMatching: return remove_matching(request);
+    case Op::kReplicas: return replicas(request);
+    case Op::kPing: return ping();
+  }
+  return Error{ErrorCode::kUnsupported, fmt::format("store: there is no operation {}", request.op)};
+}
+
+Reply NodeServer::where() {
+  BodyWriter body;
+  body.put_u64(core_->index().boot_id()).put_string((options_.folder / kSocketName).string());
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::ping() {
+  BodyWriter body;
+  body.put_u64(core_->index().boot_id()).put_u64(core_->index().epoch());
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::join(Session& session, Request& request) {
+  State& state = static_cast<State&>(*session.state);
+  const std::string hostname(request.body.get_string("hostname"));
+  if (const auto done = request.body.finish(); !done) return done.error();
+  if (!session.peer() || state.client != 0)
+    return Error{ErrorCode::kInvalidArgument, "store: a connection joins once, over the Unix socket"};
+  const auto joined = [&]() -> Result<std::shared_ptr<ClientFiles>> {
+    NMC_ASSIGN_OR_RETURN(const PinTable* table, core_->add_client(Clients::Kind::kUser));
+    auto files = core_->files_for(*table);
+    if (!files) {
+      core_->drop_client(table->client());
+      return Failure(std::move(files).error());
+    }
+    return std::make_shared<ClientFiles>(*std::move(files));
+  }();
+  if (!joined) return joined.error();
+  state.client = (*joined)->client;
+  {
+    MutexLock lock(mutex_);
+    clients_[state.client] = {.sessions = 1, .in_process = session.peer()->pid == ::getpid(), .hostname = hostname};
+  }
+  BodyWriter body;
+  body.put_u32(state.client).put_u64(core_->index().boot_id());
+  Reply reply(std::move(body));
+  reply.fds = {(*joined)->index.get(), (*joined)->pins.get()};
+  reply.keep_alive = *joined;
+  return reply;
+}
+
+Reply NodeServer::attach(Session& session, Request& request) {
+  State& state = static_cast<State&>(*session.state);
+  const std::uint32_t number = request.body.get_u32("client");
+  const std::uint64_t identity = request.body.get_u64("identity");
+  if (const auto done = request.body.finish(); !done) return done.error();
+  if (!session.peer() || state.client != 0)
+    return Error{ErrorCode::kInvalidArgument, "store: a connection attaches once, over the Unix socket"};
+  MutexLock lock(mutex_);
+  const auto found = clients_.find(number);
+  const PinTable* table = found == clients_.end() ? nullptr : core_->find_client(number);
+  if (table == nullptr || table->identity() != identity)
+    return Error{ErrorCode::kNotFound, fmt::format("store: there is no such client {}: join anew", number)};
+  ++found->second.sessions;
+  found->second.in_process = session.peer()->pid == ::getpid();
+  state.client = number;
+  return Reply();
+}
+
+Reply NodeServer::ready(Session& session) {
+  const std::uint32_t number = static_cast<State&>(*session.state).client;
+  MutexLock lock(mutex_);
+  const auto found = clients_.find(number);
+  if (found == clients_.end()) return Error{ErrorCode::kInvalidArgument, "store: this connection hasn't joined"};
+  const PinTable* table = core_->find_client(number);
+  if (!found->second.in_process && !table->locked_by_another())
+    return Error{ErrorCode::kInvalidArgument, "store: the pin table isn't locked"};
+  found->second.ready = true;
+  return Reply();
+}
+
+Reply NodeServer::leave(Session& session) {
+  State& state = static_cast<State&>(*session.state);
+  const std::uint32_t number = std::exchange(state.client, 0);
+  if (number == 0) return Error{ErrorCode::kInvalidArgument, "store: this connection hasn't joined"};
+  {
+    MutexLock lock(mutex_);
+    if (clients_.erase(number) == 0) return Reply();
+  }
+  for (const MasterCore::SegmentInfo& segment : core_->segments()) {
+    if (segment.owner == number && segment.state == SegmentState::kMounted) (void)core_->unmount(segment.number);
+  }
+  core_->drop_client(number);
+  return Reply();
+}
+
+Reply NodeServer::segment_file(Session& session, Request& request) {
+  const std::uint32_t number = request.body.get_u32("segment");
+  if (const auto done = request.body.finish(); !done) return done.error();
+  if (!session.peer()) return Error{ErrorCode::kInvalidArgument, "store: files go over the Unix socket only"};
+  auto fd = core_->open_segment(number);
+  if (!fd) return fd.error();
+  Reply reply;
+  const auto kept = std::make_shared<UniqueFd>(*std::move(fd));
+  reply.fds = {kept->get()};
+  reply.keep_alive = kept;
+  return reply;
+}
+
+Reply NodeServer::mount(Session& session, Request& request) {
+  const std::uint64_t bytes = request.body.get_u64("bytes");
+  const std::string name(request.body.get_string("name"));
+  if (const auto done = request.body.finish(); !done) return done.error();
+  const std::uint32_t client = static_cast<State&>(*session.state).client;
+  if (client == 0)
+    return Error{ErrorCode::kUnsupported, "store: memory of another host can't be mounted: bring a segment of 0 bytes"};
+  const auto number = core_->mount(name, bytes, client);
+  if (!number) return number.error();
+  BodyWriter body;
+  body.put_u32(*number);
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::unmount(Session& session, Request& request) {
+  const std::uint32_t number = request.body.get_u32("segment");
+  if (const auto done = request.body.finish(); !done) return done.error();
+  const std::uint32_t client = static_cast<State&>(*session.state).client;
+  for (const MasterCore::SegmentInfo& segment : core_->segments()) {
+    if (segment.number != number || segment.owner != client || client == 0) continue;
+    if (const auto done = core_->unmount(number); !done) return done.error();
+    return Reply();
+  }
+  return Error{ErrorCode::kNotFound, fmt::format("store: segment {} isn't this client's", number)};
+}
+
+// One at least; further ones as wanted, in other segments, as far as there are such and they have room.
+Result<std::vector<MasterCore::Space>> NodeServer::reserve_copies(std::uint64_t bytes, std::uint32_t client,
+                                                                  const PutOptions& options) {
+  std::vector<MasterCore::Space> spaces;
+  std::vector<std::uint16_t> used;
+  const std::size_t wanted = std::clamp<std::size_t>(options.replicas, 1, kCopiesMax);
+  while (spaces.size() < wanted) {
+    const auto space =
+        core_->reserve({.bytes = bytes, .client = client, .preferred = options.preferred_segments, .avoid = used});
+    if (!space && spaces.empty()) {
+      if (store_code_for(space.error()) == StoreCode::kNoAvailableHandle) operations_.count_no_room();
+      return Failure(space.error());
+    }
+    if (!space) break;
+    spaces.push_back(*space);
+    used.push_back(space->at.segment);
+  }
+  operations_.count_value(bytes);
+  return spaces;
+}
+
+Reply NodeServer::reserve(Session& session, Request& request) {
+  const std::uint32_t client = static_cast<State&>(*session.state).client;
+  const PutOptions options = get_options(request.body);
+  const std::uint32_t count = request.body.get_count("sizes", 8);
+  std::vector<std::uint64_t> sizes;
+  for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) sizes.push_back(request.body.get_u64("size"));
+  if (const auto done = request.body.finish(); !done) return done.error();
+  if (client == 0) return Error{ErrorCode::kInvalidArgument, "store: places are for those who have joined"};
+  BodyWriter body;
+  std::size_t failed = 0;
+  for (const std::uint64_t bytes : sizes) {
+    const auto spaces = reserve_copies(bytes, client, options);
+    if (!spaces) {
+      ++failed;
+      put_code(body, no_room_code(spaces.error()));
+      continue;
+    }
+    put_code(body, StoreCode::kOk);
+    body.put_u8(static_cast<std::uint8_t>(spaces->size()));
+    for (const MasterCore::Space& space : *spaces)
+      put_place(body, {space.entry, space.generation, space.at.segment, space.at.offset});
+  }
+  operations_.count(Operation::kPutStart, sizes.size(), failed);
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::commit(Session& session, Request& request) {
+  const std::uint32_t client = static_cast<State&>(*session.state).client;
+  const PutOptions options = get_options(request.body);
+  const std::uint32_t count = request.body.get_count("places", 4 + 8 + 1 + 8 + 4);
+  std::vector<MasterCore::Commit> commits;
+  std::deque<std::vector<MasterCore::Held>> copies;
+  for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) {
+    MasterCore::Commit commit;
+    commit.entry = request.body.get_u32("entry");
+    commit.generation = request.body.get_u64("generation");
+    std::vector<MasterCore::Held>& further = copies.emplace_back(request.body.get_u8("copies"));
+    for (MasterCore::Held& copy : further) {
+      copy.entry = request.body.get_u32("entry");
+      copy.generation = request.body.get_u64("generation");
+    }
+    commit.copies = further;
+    commit.checksum = request.body.get_u64("checksum");
+    commit.key = request.body.get_string("key");
+    commit.client = client;
+    commit.replace = options.replace;
+    commit.soft_pin = options.soft_pin;
+    commit.hard_pin = options.hard_pin;
+    commits.push_back(commit);
+  }
+  if (const auto done = request.body.finish(); !done) return done.error();
+  if (client == 0) return Error{ErrorCode::kInvalidArgument, "store: places are for those who have joined"};
+  BodyWriter body;
+  std::size_t failed = 0;
+  for (MasterCore::Commit& commit : commits) {
+    commit.stamp = clock_.stamp();
+    const auto wrong = wrong_key(commit.key);
+    const auto held = wrong ? Result<MasterCore::Held>(invalid_argument("key")) : core_->commit(commit);
+    if (!held) {
+      ++failed;
+      core_->abort(commit.entry, commit.generation, client);
+      for (const MasterCore::Held& copy : commit.copies) core_->abort(copy.entry, copy.generation, client);
+    }
+    put_code(body, wrong ? *wrong : held ? StoreCode::kOk : store_code_for(held.error()));
+  }
+  operations_.count(Operation::kPutEnd, commits.size(), failed);
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::abort(Session& session, Request& request) {
+  const std::uint32_t client = static_cast<State&>(*session.state).client;
+  const std::uint32_t count = request.body.get_count("places", 4 + 8);
+  std::size_t failed = 0;
+  for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) {
+    const std::uint32_t entry = request.body.get_u32("entry");
+    const std::uint64_t generation = request.body.get_u64("generation");
+    if (request.body.ok() && !core_->abort(entry, generation, client)) ++failed;
+  }
+  if (const auto done = request.body.finish(); !done) return done.error();
+  operations_.count(Operation::kPutRevoke, count, failed);
+  return Reply();
+}
+
+NodeServer::Awaited NodeServer::put(Session& session, Request& request) {
+  struct Item {
+    std::string_view key;
+    std::uint64_t bytes;
+  };
+  const PutOptions options = get_options(request.body);
+  const std::uint32_t count = request.body.get_count("items", 4 + 8);
+  std::vector<Item> items;
+  std::uint64_t total = 0;
+  for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) {
+    const std::string_view key = request.body.get_string("key");
+    const std::uint64_t bytes = request.body.get_u64("bytes");
+    if (bytes > request.payload_bytes - total)
+      co_return Error{ErrorCode::kCorrupt, "store: the items' bytes are more than the payload"};
+    total += bytes;
+    items.push_back({key, bytes});
+  }
+  if (const auto done = request.body.finish(); !done) co_return done.error();
+  BodyWriter body;
+  std::size_t failed = 0;
+  for (const Item& item : items) {
+    const Result<StoreCode> code = co_await put_one(session, request, item.key, item.bytes, options);
+    if (!code) co_return code.error();
+    failed += *code == StoreCode::kOk ? 0 : 1;
+    put_code(body, *code);
+  }
+  operations_.count(Operation::kPutStart, items.size(), failed);
+  operations_.count(Operation::kPutEnd, items.size(), failed);
+  co_return Reply(std::move(body));
+}
+
+// An error: the connection is gone.
+awaitable<Result<StoreCode>> NodeServer::put_one(Session& session, Request& request, std::string_view key,
+                                                 std::uint64_t bytes, const PutOptions& options) {
+  std::optional<StoreCode> settled = wrong_key(key);
+  if (!settled && bytes == 0) settled = StoreCode::kInvalidParams;
+  if (!settled && !options.replace && reader_->contains(key)) settled = StoreCode::kOk;
+  std::vector<MasterCore::Space> spaces;
+  const std::uint32_t client = static_cast<State&>(*session.state).client;
+  if (!settled) {
+    auto reserved = reserve_copies(bytes, client == 0 ? own_client_ : client, options);
+    if (reserved)
+      spaces = *std::move(reserved);
+    else
+      settled = no_room_code(reserved.error());
+  }
+  if (settled) {
+    if (const Result<void> dropped = co_await drop_payload(request, bytes); !dropped)
+      co_return Failure(dropped.error());
+    co_return *settled;
+  }
+  const auto give_back = [&] {
+    for (const MasterCore::Space& space : spaces) core_->abort(space.entry, space.generation);
+  };
+  if (const Result<void> read = co_await request.read_payload(spaces[0].bytes); !read) {
+    give_back();
+    co_return Failure(read.error());
+  }
+  std::vector<MasterCore::Held> copies;
+  for (std::size_t i = 1; i < spaces.size(); ++i) {
+    std::memcpy(spaces[i].bytes.data(), spaces[0].bytes.data(), bytes);
+    copies.push_back({spaces[i].entry, spaces[i].generation});
+  }
+  MasterCore::Commit commit;
+  commit.entry = spaces[0].entry;
+  commit.generation = spaces[0].generation;
+  commit.key = key;
+  commit.stamp = clock_.stamp();
+  commit.checksum = checksum64(std::span<const std::byte>(spaces[0].bytes));
+  commit.replace = options.replace;
+  commit.soft_pin = options.soft_pin;
+  commit.hard_pin = options.hard_pin;
+  commit.copies = copies;
+  const auto held = core_->commit(commit);
+  if (held) co_return StoreCode::kOk;
+  give_back();
+  co_return store_code_for(held.error());
+}
+
+Reply NodeServer::exists(Request& request) {
+  const auto keys = get_keys(request);
+  if (!keys) return keys.error();
+  BodyWriter body;
+  for (const std::string_view key : *keys) body.put_u32(!key.empty() && reader_->probe(key) ? 1 : 0);
+  operations_.count(Operation::kExistKey, keys->size(), 0);
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::sizes(Request& request) {
+  const auto keys = get_keys(request);
+  if (!keys) return keys.error();
+  BodyWriter body;
+  std::size_t failed = 0;
+  for (const std::string_view key : *keys) {
+    const auto pin = reader_->lookup(key);
+    failed += pin ? 0 : 1;
+    body.put_u64(static_cast<std::uint64_t>(pin ? static_cast<Outcome>(pin->bytes().size())
+                                                : outcome_of(StoreCode::kObjectNotFound)));
+  }
+  operations_.count(Operation::kGetReplicaList, keys->size(), failed);
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::read(Request& request) {
+  const std::uint32_t count = request.body.get_count("reads", kReadBytesMin);
+  std::vector<ReadOnWire> reads;
+  for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) reads.push_back(get_read(request.body));
+  if (const auto done = request.body.finish(); !done) return done.error();
+  BodyWriter body;
+  Reply reply;
+  const auto pins = std::make_shared<std::vector<Pin>>();
+  for (const ReadOnWire& read : reads) {
+    auto pin = reader_->lookup(read.key);
+    Outcome outcome = outcome_of(StoreCode::kObjectNotFound);
+    if (pin) {
+      const std::span<const std::byte> object = pin->bytes();
+      const bool fits = read.whole ? object.size() <= read.bytes
+                                   : read.offset <= object.size() && read.bytes <= object.size() - read.offset;
+      outcome = outcome_of(StoreCode::kInvalidParams);
+      if (fits) {
+        const std::span<const std::byte> part = read.whole ? object : object.subspan(read.offset, read.bytes);
+        outcome = static_cast<Outcome>(part.size());
+        reply.payload.push_back(part);
+        pins->push_back(*std::move(pin));
+      }
+    }
+    body.put_u64(static_cast<std::uint64_t>(outcome));
+  }
+  operations_.count(Operation::kGetReplicaList, reads.size(), reads.size() - pins->size());
+  reply.body = std::move(body).take();
+  reply.keep_alive = pins;
+  return reply;
+}
+
+Reply NodeServer::remove(Request& request) {
+  const bool force = request.body.get_u8("force") != 0;
+  const auto keys = get_keys(request);
+  if (!keys) return keys.error();
+  BodyWriter body;
+  std::size_t failed = 0;
+  for (const std::string_view key : *keys) {
+    const auto wrong = wrong_key(key);
+    const auto removal = wrong ? MasterCore::Removal::kAbsent : core_->remove(key, force);
+    failed += removal == MasterCore::Removal::kRemoved ? 0 : 1;
+    put_code(body, wrong                                      ? *wrong
+                   : removal == MasterCore::Removal::kRemoved ? StoreCode::kOk
+                   : removal == MasterCore::Removal::kLeased  ? StoreCode::kObjectHasLease
+                                                              : StoreCode::kObjectNotFound);
+  }
+  operations_.count_each(Operation::kRemove, keys->size(), failed);
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::remove_matching(Request& request) {
+  const bool force = request.body.get_u8("force") != 0;
+  const bool all = request.body.get_u8("all") != 0;
+  const std::string pattern(request.body.get_string("pattern"));
+  if (const auto done = request.body.finish(); !done) return done.error();
+  std::regex regex;
+  try {
+    // Polynomial: no pattern makes it try for ever. That costs back references, which nobody needs here.
+    if (!all) regex.assign(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
+  } catch (const std::regex_error& error) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("store: pattern {}: {}", pattern, error.what())};
+  }
+  const std::uint64_t removed = remove_keys(all ? nullptr : &regex, force);
+  operations_.count(all ? Operation::kRemoveAll : Operation::kRemoveByRegex, 1, 0);
+  BodyWriter body;
+  body.put_u64(removed);
+  return Reply(std::move(body));
+}
+
+std::uint64_t NodeServer::remove_keys(const std::regex* pattern, bool force) {
+  std::uint64_t removed = 0;
+  for (const std::string& key : core_->keys()) {  // a list, so that matching holds nobody up
+    if (key.starts_with(kEngineKeyPrefix) || (pattern != nullptr && !std::regex_search(key, *pattern))) continue;
+    removed += core_->remove(key, force) == MasterCore::Removal::kRemoved ? 1 : 0;
+  }
+  return removed;
+}
+
+std::uint64_t NodeServer::remove_all(bool force) {
+  operations_.count(Operation::kRemoveAll, 1, 0);
+  return remove_keys(nullptr, force);
+}
+
+Reply NodeServer::replicas(Request& request) {
+  const std::string_view key = request.body.get_string("key");
+  if (const auto done = request.body.finish(); !done) return done.error();
+  const auto found = core_->replicas(key);
+  operations_.count(Operation::kGetReplicaList, 1, found.empty() ? 1 : 0);
+  BodyWriter body;
+  body.put_u32(static_cast<std::uint32_t>(found.size()));
+  for (const auto& replica : found) body.put_string(replica.segment).put_u64(replica.offset).put_u64(replica.bytes);
+  return Reply(std::move(body));
+}
+
+}  // namespace nmc::store
