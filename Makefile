@@ -18,7 +18,7 @@ REFERENCE ?=
 build = cmake --preset $(1) --log-level=WARNING >/dev/null && \
   cmake --build --preset $(1) --parallel $(JOBS) $(if $(2),--target $(2))
 
-.PHONY: help setup setup-build setup-dev build demo test bench lint format clean soak fuzz asan tsan clang test-peers
+.PHONY: help setup setup-build setup-dev build wheel demo test bench lint format clean soak fuzz asan tsan clang test-peers
 
 help:  ## This list
 	@awk -F ':.*##  *' '/^[a-z-]+:.*##/ { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,10 @@ setup-dev:
 
 build: setup-build  ## Everything, preset release, to build/release/bin
 	@$(call build,release)
+
+wheel: setup  ## The Python package as a wheel, to build/dist
+	@.venv/bin/python -m pip wheel . --quiet --no-deps --no-build-isolation --wheel-dir build/dist
+	@ls build/dist/*.whl
 
 demo: setup-build  ## One completion through the whole path, then the same from the cache
 	@$(call build,release,nano-mooncake)

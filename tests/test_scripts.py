@@ -42,7 +42,7 @@ def test_shell_scripts_parse_and_are_strict(script):
     assert "set -euo pipefail" in (ROOT / script).read_text()
 
 
-WORDS = ["demo", "test", "bench", "lint", "clean", "soak", "test-peers", "fuzz", "asan", "tsan"]
+WORDS = ["demo", "wheel", "test", "bench", "lint", "clean", "soak", "test-peers", "fuzz", "asan", "tsan"]
 
 
 @pytest.mark.parametrize("word", WORDS)

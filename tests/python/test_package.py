@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 
 import mooncake
 import pytest
@@ -156,3 +157,11 @@ def test_other_distributions_may_add_modules(tmp_path):
         )
         == "7\n"
     )
+
+
+def test_example_of_the_readme_runs(master):
+    readme = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()
+    blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", readme, re.MULTILINE)
+    (example,) = [textwrap.dedent(block) for block in blocks if "from mooncake.store import" in block]
+    assert "127.0.0.1:50051" in example
+    assert "'shared_reads': " in run_python(example.replace("127.0.0.1:50051", master.address))
