@@ -97,7 +97,9 @@ bool MasterCore::ranges_of_locked(std::uint32_t number, std::vector<Range>& rang
     const std::uint64_t capacity = segments_[at.segment]->space.capacity();
     if (bytes == 0 || bytes > capacity || at.offset % OffsetAllocator::kAlignment != 0) return false;
     const std::uint64_t taken = OffsetAllocator::round_up(bytes);
+#if !defined(NMC_PLANT_SHARED_FILES)  // left out on purpose in a build that shows what fuzzing finds
     if (at.offset > capacity || taken > capacity - at.offset) return false;
+#endif
     ranges.push_back({at.segment, at.offset, taken, number, is_key});
     return true;
   };
