@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -37,22 +38,21 @@ void prefer_huge_pages(std::span<char> bytes) {
   if (begin < end) static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
 }
 
-// Gives up what the view holds.
-nb::bytes to_bytes(Client::View view) {
-  const Part source = view.bytes();
-  PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(source.size()));
+nb::bytes new_bytes(std::size_t size) {
+  PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
   if (bytes == nullptr) nb::raise_python_error();
-  nb::bytes result = nb::steal<nb::bytes>(bytes);
-  char* const target = PyBytes_AS_STRING(bytes);
-  if (source.size() <= kBytesWithLockMax) {
-    std::memcpy(target, source.data(), source.size());
-  } else {
-    const nb::gil_scoped_release unlocked;
-    prefer_huge_pages({target, source.size()});
-    std::memcpy(target, source.data(), source.size());
-    view = Client::View();  // what was received is freed without the lock as well
-  }
-  return result;
+  if (size > kBytesWithLockMax) prefer_huge_pages({PyBytes_AS_STRING(bytes), size});
+  return nb::steal<nb::bytes>(bytes);
+}
+
+// A copy of what is pinned in shared memory.
+nb::bytes copy_of(const Client::View& view) {
+  const Part source = view.bytes();
+  nb::bytes copy = new_bytes(source.size());
+  std::optional<nb::gil_scoped_release> unlocked;
+  if (source.size() > kBytesWithLockMax) unlocked.emplace();
+  std::memcpy(PyBytes_AS_STRING(copy.ptr()), source.data(), source.size());
+  return copy;
 }
 
 nb::bytes no_bytes() { return nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, 0)); }
@@ -135,6 +135,7 @@ class StoreObject::Call {
   Call& operator=(const Call&) = delete;
 
   explicit operator bool() const { return session_ != nullptr; }
+  bool reads_in_place() const { return session_->reads_in_place(); }
   // Without the interpreter lock.
   template <typename Work>
   auto run(Work&& work) const {
@@ -144,7 +145,7 @@ class StoreObject::Call {
   // exists() or read() of so many keys and bytes at most: with the lock, if that is short.
   template <typename Work>
   auto read(std::size_t keys, std::uint64_t bytes, Work&& work) const {
-    if (session_->reads_in_place() && keys <= kKeysWithLockMax && bytes <= kBytesWithLockMax) {
+    if (reads_in_place() && keys <= kKeysWithLockMax && bytes <= kBytesWithLockMax) {
       return work(session_->client());
     }
     return run(std::forward<Work>(work));
@@ -273,25 +274,33 @@ IntList StoreObject::batch_put_from_pieces(const KeyList& keys, const NumberList
 
 // ---- Getting ------------------------------------------------------------------------------------------------------
 
+// What lies in shared memory is pinned and copied; what comes over the network is received into the new object.
 nb::bytes StoreObject::get(std::string_view key) {
   const Call call(*this);
   if (!call) return no_bytes();
-  Client::View view;
-  const Outcome outcome = call.run([&](Client& client) { return client.view(key, view); });
-  return outcome == outcome_of(StoreCode::kOk) ? to_bytes(std::move(view)) : no_bytes();
+  if (call.reads_in_place()) {
+    Client::View view;
+    const Outcome outcome = call.run([&](Client& client) { return client.view(key, view); });
+    return outcome == outcome_of(StoreCode::kOk) ? copy_of(view) : no_bytes();
+  }
+  nb::bytes received;
+  const auto place = [&](std::uint64_t bytes) -> Result<std::span<std::byte>> {
+    const nb::gil_scoped_acquire locked;
+    try {
+      received = new_bytes(bytes);
+    } catch (nb::python_error&) {
+      return resource_exhausted("no memory for an object of {} bytes", bytes);
+    }
+    return std::span(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(received.ptr())), bytes);
+  };
+  const Outcome outcome = call.run([&](Client& client) { return client.fetch(key, place); });
+  return outcome > 0 ? received : no_bytes();
 }
 
 BytesList StoreObject::get_batch(const KeyList& keys) {
   const Keys names(keys);
-  std::vector<Client::View> views(names.size());
-  const Call call(*this);
-  if (call) {
-    call.run([&](Client& client) {
-      for (std::size_t i = 0; i < views.size(); ++i) client.view(names[i], views[i]);
-    });
-  }
   BytesList list;
-  for (Client::View& view : views) list.append(to_bytes(std::move(view)));
+  for (const std::string_view key : names.views()) list.append(get(key));
   return list;
 }
 

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -98,6 +99,10 @@ class Client {
 
   // kOk and the object, held until the view goes; or a code.
   virtual Outcome view(std::string_view key, View& view) = 0;
+  // Copies the object into the memory that `place` gives for its size, and returns that. `place` is called without a
+  // lock, and again when what came got lost on the way; its error ends the call with its code.
+  using Place = std::function<Result<std::span<std::byte>>(std::uint64_t bytes)>;
+  virtual Outcome fetch(std::string_view key, const Place& place) = 0;
   // Copies the object into `to`, one span after the other; its size, or kInvalidParams when it is larger than they are,
   // which then are untouched.
   struct Read {

@@ -90,17 +90,36 @@ class NodeClient final : public Client {
       return 0;
     }
     std::vector<std::byte> received;
-    std::span<std::byte> to;
-    const ReadOnWire whole{.key = key, .bytes = UINT64_MAX};
-    Outcome outcome = 0;
-    receive_reads(std::span(&whole, 1), std::span(&outcome, 1), [&](std::span<const Outcome> sizes) {
-      received.resize(static_cast<std::size_t>(sizes[0]));
-      to = received;
-      return std::span<const std::span<std::byte>>(&to, 1);
+    const Outcome outcome = fetch(key, [&](std::uint64_t bytes) {
+      received.resize(bytes);
+      return std::span(received);
     });
     if (outcome < 0) return outcome;
     view = View(std::move(received));
     return 0;
+  }
+
+  Outcome fetch(std::string_view key, const Place& place) override {
+    if (const auto wrong = wrong_key(key)) return code_of(*wrong);
+    if (Membership* shared = link_.membership()) {
+      const auto pin = shared->reader().lookup(key);
+      if (!pin) return code_of(StoreCode::kObjectNotFound);
+      const std::span<const std::byte> bytes = pin->bytes();
+      const auto to = place(bytes.size());
+      if (!to) return code_of(to.error());
+      std::memcpy(to->data(), bytes.data(), bytes.size());
+      count_shared_read(bytes.size());
+      return static_cast<Outcome>(bytes.size());
+    }
+    std::span<std::byte> to;
+    const ReadOnWire whole{.key = key, .bytes = UINT64_MAX};
+    Outcome outcome = 0;
+    const auto place_whole = [&](std::span<const Outcome> sizes) -> Result<std::span<const std::span<std::byte>>> {
+      NMC_ASSIGN_OR_RETURN(to, place(static_cast<std::uint64_t>(sizes[0])));
+      return std::span<const std::span<std::byte>>(&to, 1);
+    };
+    receive_reads(std::span(&whole, 1), std::span(&outcome, 1), place_whole);
+    return outcome;
   }
 
   void read(std::span<const Read> reads, std::span<Outcome> outcomes) override {
@@ -116,6 +135,7 @@ class NodeClient final : public Client {
     }
     std::vector<std::span<std::byte>> to;
     receive_reads(wanted, outcomes, [&](std::span<const Outcome> sizes) {
+      to.clear();
       for (std::size_t i = 0; i < sizes.size(); ++i) {
         std::uint64_t left = sizes[i] > 0 ? static_cast<std::uint64_t>(sizes[i]) : 0;
         for (const auto& span : reads[i].to) {
@@ -153,6 +173,7 @@ class NodeClient final : public Client {
       wanted.push_back({.key = key, .whole = false, .offset = range.offset, .bytes = range.to.size()});
     std::vector<std::span<std::byte>> to;
     receive_reads(wanted, outcomes, [&](std::span<const Outcome> sizes) {
+      to.clear();
       for (std::size_t i = 0; i < sizes.size(); ++i) {
         if (sizes[i] > 0) to.push_back(ranges[i].to);
       }
@@ -280,8 +301,8 @@ class NodeClient final : public Client {
   }
 
   // `place` is told the outcome of each and gives the spans for the bytes of those that succeeded, in order.
-  void receive_reads(std::span<const ReadOnWire> reads, std::span<Outcome> outcomes,
-                     const std::function<std::span<const std::span<std::byte>>(std::span<const Outcome>)>& place) {
+  using PlaceAll = std::function<Result<std::span<const std::span<std::byte>>>(std::span<const Outcome> outcomes)>;
+  void receive_reads(std::span<const ReadOnWire> reads, std::span<Outcome> outcomes, const PlaceAll& place) {
     BodyWriter body;
     body.put_u32(static_cast<std::uint32_t>(reads.size()));
     for (const ReadOnWire& read : reads) {
