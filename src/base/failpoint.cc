@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <map>
 
@@ -18,6 +19,7 @@ namespace {
 
 struct Armed {
   FailpointAction action = FailpointAction::kCount;
+  std::uint64_t skip = 0;  // passes before the first that acts
   std::uint64_t left = 0;  // passes that still act; unused when for_ever
   bool for_ever = false;
   std::uint64_t fired = 0;
@@ -35,40 +37,48 @@ Table& table() {
   return instance;
 }
 
+// Cuts "<mark>N" off the end of `text`. Without the mark `number` stays; false when N is none.
+bool cut_number(std::string_view& text, char mark, std::uint64_t& number) {
+  const std::size_t at = text.find(mark);
+  if (at == std::string_view::npos) return true;
+  const std::string_view digits = text.substr(at + 1);
+  text = text.substr(0, at);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return error == std::errc() && end == digits.data() + digits.size();
+}
+
 Result<void> arm_from_text(std::string_view entry) {
   const std::size_t equals = entry.find('=');
-  std::string_view name = entry.substr(0, equals);
+  const std::string_view name = entry.substr(0, equals);
   std::string_view action = equals == std::string_view::npos ? "" : entry.substr(equals + 1);
-  std::uint64_t times = 1;
-  if (const std::size_t star = action.find('*'); star != std::string_view::npos) {
-    const std::string_view count = action.substr(star + 1);
-    const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), times);
-    if (error != std::errc() || end != count.data() + count.size())
-      action = "";
-    else
-      action = action.substr(0, star);
-  }
+  std::uint64_t times = 1, skipped = 0;
+  if (!cut_number(action, '@', skipped) || !cut_number(action, '*', times)) action = "";
   FailpointAction parsed;
   if (action == "error")
     parsed = FailpointAction::kError;
   else if (action == "exit")
     parsed = FailpointAction::kExit;
+  else if (action == "stop")
+    parsed = FailpointAction::kStop;
   else if (action == "count")
     parsed = FailpointAction::kCount;
   else
-    return invalid_argument("NANO_MOONCAKE_FAILPOINTS: \"{}\": expected name=error|exit|count[*times]", entry);
+    return invalid_argument("NANO_MOONCAKE_FAILPOINTS: \"{}\": expected name=error|exit|stop|count[*times][@skipped]",
+                            entry);
   if (name.empty()) return invalid_argument("NANO_MOONCAKE_FAILPOINTS: \"{}\": expected a name", entry);
-  arm_failpoint(name, parsed, times);
+  arm_failpoint(name, parsed, times, nullptr, skipped);
   return {};
 }
 
 }  // namespace
 
-void arm_failpoint(std::string_view name, FailpointAction action, std::uint64_t times, std::function<void()> callback) {
+void arm_failpoint(std::string_view name, FailpointAction action, std::uint64_t times, std::function<void()> callback,
+                   std::uint64_t skipped) {
   Table& all = table();
   MutexLock lock(all.mutex);
   Armed& armed = all.armed[std::string(name)];
   armed.action = action;
+  armed.skip = skipped;
   armed.left = times;
   armed.for_ever = times == 0;
   armed.callback = std::move(callback);
@@ -118,6 +128,10 @@ std::optional<Error> internal::pass_failpoint(std::string_view name) {
     const auto it = all.armed.find(name);
     if (it == all.armed.end()) return std::nullopt;
     Armed& armed = it->second;
+    if (armed.skip > 0) {
+      --armed.skip;
+      return std::nullopt;
+    }
     if (!armed.for_ever && armed.left == 0) return std::nullopt;
     if (!armed.for_ever) --armed.left;
     ++armed.fired;
@@ -126,6 +140,7 @@ std::optional<Error> internal::pass_failpoint(std::string_view name) {
   }
   if (callback) callback();
   if (action == FailpointAction::kExit) ::_exit(137);
+  if (action == FailpointAction::kStop) ::kill(::getpid(), SIGSTOP);
   if (action == FailpointAction::kError) {
     return Error{ErrorCode::kUnavailable, fmt::format("injected at {}", name)};
   }

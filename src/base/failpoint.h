@@ -1,6 +1,6 @@
 // Named places where a test or an experiment makes the real code fail. In every build behind one relaxed flag, inert
 // unless NANO_MOONCAKE_FAILPOINTS is set when the process starts (or a test arms them); -DNMC_FAILPOINTS=OFF removes
-// them. NANO_MOONCAKE_FAILPOINTS="disk.append=error*3,handover.decode=exit" : comma-separated name=action[*times].
+// them. NANO_MOONCAKE_FAILPOINTS="disk.append=error*3,store.commit=exit@20": comma-separated name=action[*times][@skipped].
 //
 //   if (auto hit = failpoint("disk.append")) return *std::move(hit);   // Error injected here
 #pragma once
@@ -20,6 +20,7 @@ namespace nmc {
 enum class FailpointAction {
   kError,  // failpoint() returns Error{kUnavailable, "injected at <name>"}
   kExit,   // the process ends at once, as by kill -9
+  kStop,   // the process stands still, as by SIGSTOP, until somebody sends SIGCONT
   kCount,  // only counted
 };
 
@@ -28,9 +29,9 @@ struct FailpointStatus {
   std::uint64_t fired = 0;  // times the place was passed while armed, and acted
 };
 
-// Arms `name`; acts on the next `times` passes (0: for ever). Thread-safe.
+// Arms `name`; acts on `times` passes (0: for ever) after `skipped` more. Thread-safe.
 void arm_failpoint(std::string_view name, FailpointAction action, std::uint64_t times = 1,
-                   std::function<void()> callback = nullptr);
+                   std::function<void()> callback = nullptr, std::uint64_t skipped = 0);
 void disarm_failpoints();
 // Reads NANO_MOONCAKE_FAILPOINTS; a malformed entry is an error naming it. Called once by main.
 Result<void> arm_failpoints_from_environment();

@@ -1,7 +1,10 @@
 #include "base/failpoint.h"
 
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -108,6 +111,14 @@ TEST_F(Failpoints, EnvironmentArmsSeveral) {
   EXPECT_EQ(failpoint_fired("handover.decode"), 5u);
 }
 
+TEST_F(Failpoints, SkippedPassesComeBeforeThoseThatAct) {
+  ASSERT_TRUE(arm("a=error*2@3,b=error@1"));
+  EXPECT_EQ(hits_of("a", 3), 0);
+  EXPECT_EQ(failpoint_fired("a"), 0u);
+  EXPECT_EQ(hits_of("a", 5), 2);
+  EXPECT_EQ(hits_of("b", 5), 1);
+}
+
 TEST_F(Failpoints, UnsetAndEmptyEnvironmentArmNothing) {
   ::unsetenv("NANO_MOONCAKE_FAILPOINTS");
   EXPECT_TRUE(arm_failpoints_from_environment());
@@ -117,7 +128,7 @@ TEST_F(Failpoints, UnsetAndEmptyEnvironmentArmNothing) {
 
 TEST_F(Failpoints, MalformedEntriesAreNamed) {
   for (const char* text : {"a", "a=", "=error", "a=explode", "a=error*", "a=error*x", "a=error*-1", "a=error*3x",
-                           "a=error*99999999999999999999", ",", "ok=count,b=oops"}) {
+                           "a=error*99999999999999999999", "a=error@", "a=error@x", "a=error@1*2", ",", "ok=count,b=oops"}) {
     const Result<void> armed = arm(text);
     ASSERT_FALSE(armed) << text;
     EXPECT_EQ(armed.error().code, ErrorCode::kInvalidArgument);
@@ -134,6 +145,22 @@ TEST_F(Failpoints, ExitEndsTheProcessAtOnce) {
         (void)failpoint("a");
       },
       testing::ExitedWithCode(137), "");
+}
+
+TEST_F(Failpoints, StopHoldsTheProcessUntilItIsContinued) {
+  const ::pid_t child = ::fork();
+  if (child == 0) {
+    arm_failpoint("a", FailpointAction::kStop);
+    (void)failpoint("a");
+    ::_exit(7);
+  }
+  ASSERT_GT(child, 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
+  EXPECT_TRUE(WIFSTOPPED(status));
+  ASSERT_EQ(::kill(child, SIGCONT), 0);
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
 TEST(ChecksDeathTest, SayWhatFailedWithItsValues) {
