@@ -91,12 +91,10 @@ void bind_host_memory(nb::module_& module) {
                                "Page-aligned, zeroed memory outside Python's heap, in huge pages where the system has "
                                "them. What was not freed goes with the allocator.")
       .def(nb::init<>())
-      .def("alloc", &HostMemAllocator::alloc, nb::arg("size"), nb::call_guard<nb::gil_scoped_release>(),
-           "Address of `size` bytes, or 0.")
+      .def("alloc", &HostMemAllocator::alloc, nb::arg("size"), "Address of `size` bytes, or 0.")
       .def(
           "free", [](HostMemAllocator& self, std::uint64_t ptr) { return store::outcome_of(self.free(ptr)); },
-          nb::arg("ptr"), nb::call_guard<nb::gil_scoped_release>(),
-          "0, or -600 for an address that alloc didn't give.");
+          nb::arg("ptr"), "0, or -600 for an address that alloc didn't give.");
 
   module.def(
       "bind_to_numa_node",

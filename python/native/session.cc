@@ -1,10 +1,11 @@
 #include "session.h"
 
-#include <nanobind/nanobind.h>
 #include <pthread.h>
 
 #include <optional>
 #include <utility>
+
+#include "interpreter_lock.h"
 
 namespace nmc::python {
 namespace {
@@ -28,7 +29,7 @@ Session::~Session() {
     return;
   }
   // Closing waits for the master, and the last owner may be a buffer that Python's collector drops.
-  std::optional<nanobind::gil_scoped_release> unlocked;
+  std::optional<Unlocked> unlocked;
   if (PyGILState_Check()) unlocked.emplace();
   client_.reset();
 }

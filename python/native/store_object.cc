@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "interpreter_lock.h"
 
 namespace nmc::python {
 namespace {
@@ -49,7 +50,7 @@ nb::bytes new_bytes(std::size_t size) {
 nb::bytes copy_of(const Client::View& view) {
   const Part source = view.bytes();
   nb::bytes copy = new_bytes(source.size());
-  std::optional<nb::gil_scoped_release> unlocked;
+  std::optional<Unlocked> unlocked;
   if (source.size() > kBytesWithLockMax) unlocked.emplace();
   std::memcpy(PyBytes_AS_STRING(copy.ptr()), source.data(), source.size());
   return copy;
@@ -139,7 +140,7 @@ class StoreObject::Call {
   // Without the interpreter lock.
   template <typename Work>
   auto run(Work&& work) const {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     return work(session_->client());
   }
   // exists() or read() of so many keys and bytes at most: with the lock, if that is short.
@@ -158,10 +159,10 @@ class StoreObject::Call {
 // ---- Life ---------------------------------------------------------------------------------------------------------
 
 Outcome StoreObject::connect(store::ClientOptions options) {
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   const MutexLock lock(lifecycle_);
   {
-    const nb::gil_scoped_acquire locked;
+    const Locked locked;
     if (session_ && session_->usable()) return outcome_of(StoreCode::kOk);
     session_.reset();
   }
@@ -171,17 +172,17 @@ Outcome StoreObject::connect(store::ClientOptions options) {
     return outcome_of(store::store_code_for(client.error()));
   }
   auto session = std::make_shared<Session>(std::move(*client));
-  const nb::gil_scoped_acquire locked;
+  const Locked locked;
   session_ = std::move(session);
   return outcome_of(StoreCode::kOk);
 }
 
 Outcome StoreObject::close() {
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   const MutexLock lock(lifecycle_);
   std::shared_ptr<Session> session;
   {
-    const nb::gil_scoped_acquire locked;
+    const Locked locked;
     session = std::move(session_);
     registered_.clear();
   }
@@ -285,7 +286,7 @@ nb::bytes StoreObject::get(std::string_view key) {
   }
   nb::bytes received;
   const auto place = [&](std::uint64_t bytes) -> Result<std::span<std::byte>> {
-    const nb::gil_scoped_acquire locked;
+    const Locked locked;
     try {
       received = new_bytes(bytes);
     } catch (nb::python_error&) {

@@ -248,7 +248,7 @@ def test_health_is_told_without_a_master(start_master, open_store):
 
 
 def test_close_takes_milliseconds(open_store):
-    store = open_store(segment=256 * MIB)
+    store = open_store()
     store.put("key", pattern(MIB))
     closing, closed = begin(store.close)
     closing.join(0.5)
@@ -268,6 +268,21 @@ def opened():
 """
 
 
+# Threads that ask for the interpreter lock while the interpreter goes down.
+DAEMONS = """
+import threading
+s, going = opened(), threading.Event()
+assert s.put("k", bytes(8 << 20)) == 0
+def read():
+    while True:
+        s.get("k")
+        going.set()
+for _ in range(3):
+    threading.Thread(target=read, daemon=True).start()
+going.wait()
+"""
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -279,8 +294,9 @@ def opened():
         "import atexit; s = opened(); atexit.register(s.close)",
         "import threading; s = opened(); t = threading.Thread(target=lambda: s.put('k', b'v')); t.start()",
         "s = opened(); s.put('k', b'v'); h = s.get_buffer('k'); del s; gc.collect(); assert bytes(h) == b'v'",
+        DAEMONS,
     ],
-    ids=["open", "handle", "in a cycle", "collected", "pool", "atexit", "thread", "handle alone"],
+    ids=["open", "handle", "in a cycle", "collected", "pool", "atexit", "thread", "handle alone", "daemons"],
 )
 def test_a_process_may_end_with_anything_open(master, code):
     assert run_python(SETUP + code, master.address) == ""
