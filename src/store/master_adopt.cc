@@ -76,6 +76,7 @@ Result<void> MasterCore::adopt_segments_locked() {
     const std::string called = segment->name();
     auto mounted = std::make_unique<MountedSegment>(*std::move(segment), 0, called, incarnation_of(word), positions_);
     mounted->state = segment_state_of(word);
+    mounted->parked_at = clock_.ticks();  // if it is: its time begins anew
     NMC_RETURN_IF_ERROR(set_segment_locked(*number, std::move(mounted)));
   }
   for (std::uint32_t number = 0; number < kSegmentsMax; ++number) {
@@ -162,8 +163,8 @@ void MasterCore::adopt_entries_locked(Adopted& adopted) {
     index_.give_entry(number);
   }
   const std::vector<std::uint32_t> committed = committed_once_locked();
-  index_.restore_slots({});
-  for (const std::uint32_t entry : committed) list_locked(entry, last_use_locked(entry));
+  index_.restore_slots(committed);  // all at once: a living reader misses none of them meanwhile
+  for (const std::uint32_t entry : committed) mark_listed_locked(entry, last_use_locked(entry));
   adopt_copies_locked();
   adopted.objects = counters_.objects;
   adopted.reservations = counters_.reservations;
@@ -195,6 +196,9 @@ void MasterCore::restore_places_locked(std::vector<Range>& ranges) {
       ++segment.entries;
       if (holding.object_class == ObjectClass::kTail) tail_bytes_ += places[i].bytes;
       if (holding.state == EntryState::kReserved) {
+        holding.reserved_at = clock_.ticks();  // what the last master put by itself is lost with it
+        holding.by_client = true;
+        handed_out_.push_back(range.entry);
         ++counters_.reservations;
         if (holding.object_class == ObjectClass::kBlock) ++counters_.blocks_reserved;
       }
@@ -233,7 +237,10 @@ std::vector<std::uint32_t> MasterCore::committed_once_locked() {
       superseded = superseded || key_equals_locked(all[later].entry, key);
     const SegmentState state = segment_of(all[i].entry).state;
     if (!superseded && checksum64(key) == all[i].hash && state != SegmentState::kLeaving) {
-      if (state == SegmentState::kMounted) kept.push_back(all[i]);
+      if (state == SegmentState::kMounted)
+        kept.push_back(all[i]);
+      else
+        hide_locked(all[i].entry);
       continue;
     }
     Pins::begin_dying(index_.entry(all[i].entry).commit);

@@ -168,12 +168,15 @@ TEST(MasterAdopt, LivingClientsKeepTheirPinsAndReservations) {
 TEST(MasterAdopt, AParkedSegmentStaysParked) {
   TestMaster master;
   const std::uint32_t number = master.mount("host:1", 4096, 5);
-  ASSERT_TRUE(master.put("k", "v"));
+  for (const char* key : {"k", "removed"}) ASSERT_TRUE(master.put(key, "v"));
   ASSERT_TRUE(master.core().park(number));
   EXPECT_EQ(master.restart()->objects, 0u);
   EXPECT_EQ(master.get("k"), std::nullopt);
+  EXPECT_EQ(master.core().remove("removed"), MasterCore::Removal::kAbsent);
+  master.core().keep_house(std::chrono::seconds(10));  // its time begins anew
   EXPECT_EQ(master.mount("host:2", 4096, 6), number);
   EXPECT_THAT(master.get("k"), Optional(std::string("v")));
+  EXPECT_EQ(master.get("removed"), std::nullopt) << "it must not come back with its owner";
 }
 
 TEST(MasterAdopt, AReplacementThatWasCutOffLeavesTheNewer) {

@@ -67,6 +67,7 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
   if (holding.object_class == ObjectClass::kBlock) --counters_.blocks_reserved;
   // Both were found for a moment, either a right answer; from here on only the new one is.
   if (replaced) retire_locked(*replaced);
+  drop_hidden_locked(commit.key, hash);
   if (observer_ != nullptr && commit.restore_cancelled == nullptr) {
     observer_->on_commit(number, commit.generation, holding.object_class, commit.key);
   }
@@ -152,6 +153,10 @@ std::uint8_t MasterCore::order_for_locked(std::uint32_t number) {
 // To be found, counted and evicted from here on.
 void MasterCore::list_locked(std::uint32_t number, std::uint64_t stamp) {
   index_.add_slot(index_.entry(number).key_hash.load(std::memory_order_relaxed), number);
+  mark_listed_locked(number, stamp);
+}
+
+void MasterCore::mark_listed_locked(std::uint32_t number, std::uint64_t stamp) {
   Holding& holding = holdings_[number];
   holding.listed = true;
   holding.order = order_for_locked(number);
@@ -169,6 +174,32 @@ void MasterCore::unlist_locked(std::uint32_t number) {
   --counters_.objects;
   if (holding.object_class == ObjectClass::kBlock) --counters_.blocks_cached;
 }
+
+// ---- parked objects ----
+
+void MasterCore::hide_locked(std::uint32_t number) {
+  hidden_.emplace(index_.entry(number).key_hash.load(std::memory_order_relaxed), number);
+}
+
+void MasterCore::forget_hidden_locked(std::uint32_t number) {
+  if (hidden_.empty()) return;
+  const auto [begin, end] = hidden_.equal_range(index_.entry(number).key_hash.load(std::memory_order_relaxed));
+  const auto found = std::find_if(begin, end, [&](const auto& hidden) { return hidden.second == number; });
+  if (found != end) hidden_.erase(found);
+}
+
+// What has come to an end while its owner was away must not come back with it.
+void MasterCore::drop_hidden_locked(std::string_view key, std::uint64_t hash) {
+  if (hidden_.empty()) return;
+  std::vector<std::uint32_t> superseded;
+  const auto [begin, end] = hidden_.equal_range(hash);
+  for (auto hidden = begin; hidden != end; ++hidden) {
+    if (key_equals_locked(hidden->second, key)) superseded.push_back(hidden->second);
+  }
+  for (const std::uint32_t entry : superseded) kill_locked(entry);
+}
+
+// ---- keys ----
 
 Result<void> MasterCore::write_key_locked(std::uint32_t number, std::string_view key, std::uint64_t hash) {
   IndexEntry& entry = index_.entry(number);
@@ -252,6 +283,7 @@ MasterCore::Removal MasterCore::remove(std::string_view key, bool force) {
   const auto number = find_locked(key, checksum64(key));
   if (number && !force && leased_locked(*number)) return Removal::kLeased;
   if (number) retire_locked(*number);
+  drop_hidden_locked(key, checksum64(key));
   const bool below = observer_ != nullptr && observer_->on_remove(key);
   if (!number && !below) return Removal::kAbsent;
   ++counters_.removes;
@@ -264,6 +296,13 @@ std::vector<std::string> MasterCore::keys() {
   for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
     if (holdings_[entry].listed) keys.push_back(key_of_locked(entry));
   }
+  return keys;
+}
+
+std::vector<std::string> MasterCore::parked_keys() {
+  MutexLock lock(mutex_);
+  std::vector<std::string> keys;
+  for (const auto& [hash, entry] : hidden_) keys.push_back(key_of_locked(entry));
   return keys;
 }
 

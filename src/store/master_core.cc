@@ -193,6 +193,7 @@ Result<void> MasterCore::park(std::uint32_t wanted) {
     } else if (holdings_[entry].listed) {
       promote_copy_locked(entry);
       unlist_locked(entry);
+      hide_locked(entry);
     }
   }
   return {};
@@ -208,6 +209,7 @@ void MasterCore::revive_locked(std::uint16_t number, std::string_view name, std:
     const Holding& holding = holdings_[entry];
     if (holding.state != EntryState::kCommitted || holding.listed || holding.placed.segment != number) continue;
     if (holding.first_copy != kNoEntry) continue;
+    forget_hidden_locked(entry);
     if (find_locked(key_of_locked(entry), index_.entry(entry).key_hash.load(std::memory_order_relaxed))) {
       Pins::begin_dying(index_.entry(entry).commit);
       bury_locked(entry);
@@ -244,6 +246,7 @@ void MasterCore::unmount_locked(std::uint16_t number) {
 void MasterCore::keep_house(Nanos parked_lifetime) {
   MutexLock lock(mutex_);
   sweep_limbo_locked();
+  take_back_lost_locked();
   while (const auto oldest = find_parked_locked(std::nullopt)) {
     if (segments_[*oldest]->parked_at > ticks_ago_locked(parked_lifetime)) return;
     log_info("store: nobody took segment {} over, it is unmounted", segments_[*oldest]->name);

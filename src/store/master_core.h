@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/mutex.h"
@@ -99,12 +100,13 @@ class MasterCore {
   // with what is in it. kAlreadyExists: a mounted one has that name.
   Result<std::uint32_t> mount(std::string_view name, std::uint64_t bytes, std::uint32_t owner) NMC_EXCLUDES(mutex_);
   // Its owner died. What only lies there isn't found any more, until another owner takes the segment over; who has it
-  // pinned keeps it. kNotFound.
+  // pinned keeps it. It is gone for good when its key gets another object, or is removed, meanwhile. kNotFound.
   Result<void> park(std::uint32_t number) NMC_EXCLUDES(mutex_);
   // What it holds and no other segment has is gone for readers; who has it pinned keeps it. kNotFound.
   Result<void> unmount(std::uint32_t number) NMC_EXCLUDES(mutex_);
   std::vector<SegmentInfo> segments() NMC_EXCLUDES(mutex_);
-  // Now and then: frees what nobody has pinned any more, and unmounts what has been parked for `parked_lifetime`.
+  // Now and then: frees what nobody has pinned any more, takes back reservations that their living clients have lost
+  // sight of, and unmounts what has been parked for `parked_lifetime`.
   void keep_house(Nanos parked_lifetime) NMC_EXCLUDES(mutex_);
 
   struct Space {
@@ -119,6 +121,7 @@ class MasterCore {
     std::uint32_t client = 0;
     std::span<const std::string> preferred = {};  // names of segments, the first that has or makes room
     std::span<const std::uint16_t> avoid = {};    // segments that hold another copy
+    bool by_client = false;  // who fills it by itself, and says in its pin table until when it may be at that
   };
   Result<Space> reserve(const Wish& wish) NMC_EXCLUDES(mutex_);
   Result<std::vector<Space>> reserve_blocks(std::size_t count, std::uint32_t client) NMC_EXCLUDES(mutex_);
@@ -157,7 +160,8 @@ class MasterCore {
   enum class Removal { kRemoved, kAbsent, kLeased };
   // `force`: whatever its lease.
   Removal remove(std::string_view key, bool force = true) NMC_EXCLUDES(mutex_);
-  std::vector<std::string> keys() NMC_EXCLUDES(mutex_);  // of all that can be found
+  std::vector<std::string> keys() NMC_EXCLUDES(mutex_);         // of all that can be found
+  std::vector<std::string> parked_keys() NMC_EXCLUDES(mutex_);  // of all that can't, since it is parked
   struct Replica {
     std::string segment;  // its name
     std::uint64_t offset = 0;
@@ -193,6 +197,7 @@ class MasterCore {
     bool listed = false;                  // committed and to be found: not in a parked segment
     std::uint64_t last_read = 0;          // stamp of the last use by a client that is gone
     std::uint64_t reserved_at = 0;        // ticks
+    bool by_client = false;               // see Wish
   };
   static constexpr std::size_t kClasses = 3;
   static constexpr std::uint8_t kSoftOrder = kClasses, kNoOrder = kClasses + 1;
@@ -251,7 +256,11 @@ class MasterCore {
   void revive_locked(std::uint16_t number, std::string_view name, std::uint32_t owner) NMC_REQUIRES(mutex_);
   void unmount_locked(std::uint16_t number) NMC_REQUIRES(mutex_);
   void list_locked(std::uint32_t entry, std::uint64_t stamp) NMC_REQUIRES(mutex_);
+  void mark_listed_locked(std::uint32_t entry, std::uint64_t stamp) NMC_REQUIRES(mutex_);
   void unlist_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
+  void hide_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
+  void forget_hidden_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
+  void drop_hidden_locked(std::string_view key, std::uint64_t hash) NMC_REQUIRES(mutex_);
   std::uint8_t order_for_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   bool is_reservation_locked(std::uint32_t entry, std::uint64_t generation, std::optional<std::uint32_t> client)
       NMC_REQUIRES(mutex_);
@@ -274,6 +283,7 @@ class MasterCore {
                                     OffsetAllocator::Side side = OffsetAllocator::Side::kHigh) NMC_REQUIRES(mutex_);
   Result<bool> vacate_window_locked(std::size_t bytes, std::span<const std::uint16_t> segments) NMC_REQUIRES(mutex_);
   void abort_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
+  void take_back_lost_locked() NMC_REQUIRES(mutex_);
   std::size_t blocks_available_locked() NMC_REQUIRES(mutex_);
   Failure no_room_locked(std::string_view what, std::size_t bytes) NMC_REQUIRES(mutex_);
 
@@ -318,6 +328,9 @@ class MasterCore {
   std::vector<std::uint32_t> positions_ NMC_GUARDED_BY(mutex_);  // of entries in the order that they are in
   std::vector<std::unique_ptr<MountedSegment>> segments_ NMC_GUARDED_BY(mutex_);  // by number; null: none
   std::vector<std::uint32_t> limbo_ NMC_GUARDED_BY(mutex_);
+  std::vector<std::uint32_t> handed_out_ NMC_GUARDED_BY(mutex_);  // reserved by_client; some are committed by now
+  // Committed, but not to be found, since they lie in parked segments: entries by hash of key.
+  std::unordered_multimap<std::uint64_t, std::uint32_t> hidden_ NMC_GUARDED_BY(mutex_);
   std::uint64_t next_generation_ NMC_GUARDED_BY(mutex_) = 1;
   std::uint64_t tail_bytes_ NMC_GUARDED_BY(mutex_) = 0;
   std::uint64_t limbo_cap_ NMC_GUARDED_BY(mutex_) = 0;

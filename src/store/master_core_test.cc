@@ -109,7 +109,7 @@ TEST(MasterSegments, EvictionMakesRoomWhereItIsNeeded) {
 TEST(MasterSegments, AParkedOneHidesItsObjectsUntilAnotherOwnerTakesItOver) {
   TestMaster master;
   const std::uint32_t number = master.mount("host:1", 4096, 5);
-  for (const char* key : {"k", "again", "removed"}) ASSERT_TRUE(master.put(key, std::string("old ") + key));
+  for (const char* key : {"k", "again", "removed", "both"}) ASSERT_TRUE(master.put(key, std::string("old ") + key));
   std::optional<Pin> pin = master.reader().lookup("k");
   ASSERT_TRUE(master.core().park(number));
   EXPECT_EQ(master.core().park(number).error().code, ErrorCode::kNotFound);
@@ -123,13 +123,43 @@ TEST(MasterSegments, AParkedOneHidesItsObjectsUntilAnotherOwnerTakesItOver) {
   // One of another size is another one; meanwhile a key is put anew.
   master.mount("host:2", 8192, 6);
   ASSERT_TRUE(master.put("again", "new"));
+  ASSERT_TRUE(master.put("both", "new"));
+  EXPECT_EQ(master.core().remove("both"), MasterCore::Removal::kRemoved);
   EXPECT_EQ(master.mount("host:3", 4096, 7), number);
   EXPECT_THAT(master.get("k"), Optional(std::string("old k")));
   EXPECT_THAT(master.get("again"), Optional(std::string("new")));
-  EXPECT_EQ(master.stats().objects, 3u);
+  for (const char* key : {"removed", "both"}) EXPECT_EQ(master.get(key), std::nullopt) << "removed meanwhile";
+  EXPECT_EQ(master.stats().objects, 2u);
   EXPECT_EQ(master.core().segments().front().name, "host:3");
   EXPECT_EQ(master.core().segments().front().owner, 7u);
-  EXPECT_EQ(master.core().segments().front().used_bytes, 2 * 64u);
+  EXPECT_EQ(master.core().segments().front().used_bytes, 64u);
+}
+
+TEST(MasterReservations, OnesThatTheirClientLostSightOfAreTakenBack) {
+  TestMaster master;
+  master.mount("a", 4096);
+  const PinTable* client = master.core().add_client(Clients::Kind::kUser).value();
+  SharedWord& oldest_put = client->header().oldest_put;
+  const auto reserve = [&](bool by_client) {
+    master.time().advance(1ms);
+    return master.reserve("v", {.client = client->client(), .by_client = by_client}).value();
+  };
+  const auto reservations_kept = [&] {
+    master.time().advance(1ms);
+    master.core().keep_house(10s);
+    return master.stats().reservations;
+  };
+  reserve(true);
+  master.time().advance(1ms);
+  oldest_put = master.clock().ticks();  // the next one is of a put that began now
+  const auto in_use = reserve(true);
+  reserve(false);  // the master's own work, whatever the client says
+  EXPECT_EQ(reservations_kept(), 2u);
+  oldest_put = master.clock().ticks() + (1 << 20);
+  EXPECT_EQ(reservations_kept(), 2u) << "of a clock that isn't ours";
+  oldest_put = 0;
+  EXPECT_EQ(reservations_kept(), 1u);
+  EXPECT_EQ(master.commit(in_use, "k").error().code, ErrorCode::kPermissionDenied);
 }
 
 TEST(MasterSegments, WhatNobodyTakesOverIsUnmountedInTheEnd) {

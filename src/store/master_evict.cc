@@ -92,7 +92,10 @@ void MasterCore::retire_locked(std::uint32_t number) {
 void MasterCore::kill_locked(std::uint32_t number) {
   NMC_ASSERT(holdings_[number].state == EntryState::kCommitted, "entry={}", number);
   Pins::begin_dying(index_.entry(number).commit);
-  if (holdings_[number].listed) unlist_locked(number);
+  if (holdings_[number].listed)
+    unlist_locked(number);
+  else
+    forget_hidden_locked(number);
   bury_locked(number);
 }
 

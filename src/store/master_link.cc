@@ -30,7 +30,7 @@ void add_counters(const Channel& channel, ClientCounters::Carrier& unix_socket, 
 
 MasterLink::~MasterLink() {
   if (membership() == nullptr) return;
-  if (auto channel = take_channel()) (void)(*channel)->call({.op = number_of(Op::kLeave)});
+  (void)call(Op::kLeave, {});  // to the master that there is now
 }
 
 Result<void> MasterLink::open() {

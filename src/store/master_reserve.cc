@@ -85,6 +85,8 @@ Result<MasterCore::Space> MasterCore::reserve_locked(const Wish& wish) {
   holding.object_class = wish.object_class;
   holding.state = EntryState::kReserved;
   holding.reserved_at = clock_.ticks();
+  holding.by_client = wish.by_client;
+  if (wish.by_client) handed_out_.push_back(number);
   MountedSegment& segment = *segments_[placed->segment];
   ++segment.entries;
   ++counters_.reservations;
@@ -223,6 +225,28 @@ void MasterCore::abort_locked(std::uint32_t entry) {
   --counters_.reservations;
   if (holdings_[entry].object_class == ObjectClass::kBlock) --counters_.blocks_reserved;
   free_locked(entry);
+}
+
+// A client may never have learned of its reservation, or couldn't say that it gave it up: the message, or the answer,
+// went with a master. It does say, without a message, since when it may be filling any.
+void MasterCore::take_back_lost_locked() {
+  std::erase_if(handed_out_, [this](std::uint32_t entry) NMC_NO_THREAD_SAFETY {
+    return holdings_[entry].state != EntryState::kReserved || !holdings_[entry].by_client;
+  });
+  if (handed_out_.empty()) return;
+  for (const auto& client : clients_.all()) {
+    const std::uint64_t now = clock_.ticks();  // before the look: a put that begins after it is younger
+    const std::uint64_t oldest = client->table.header().oldest_put.load(std::memory_order_seq_cst);
+    if (oldest > clock_.ticks()) continue;  // of another clock
+    for (const std::uint32_t entry : handed_out_) {
+      const Holding& holding = holdings_[entry];
+      const auto owner = static_cast<std::uint32_t>(index_.entry(entry).owner.load(std::memory_order_relaxed));
+      if (owner != client->table.client() || !holding.by_client || holding.reserved_at >= (oldest == 0 ? now : oldest))
+        continue;
+      abort_locked(entry);
+      ++counters_.aborts;
+    }
+  }
 }
 
 std::size_t MasterCore::blocks_available() {

@@ -3,9 +3,23 @@
 namespace nmc::store {
 
 Result<std::unique_ptr<Membership>> Membership::create(ClientFiles files, TouchClock& clock) {
-  std::unique_ptr<Membership> membership(new Membership(files.open_segment));
+  std::unique_ptr<Membership> membership(new Membership(files.open_segment, clock));
   NMC_ASSIGN_OR_RETURN(membership->reader_, SharedStoreReader::open(std::move(files), clock));
   return membership;
+}
+
+std::uint64_t Membership::begin_put() {
+  MutexLock lock(puts_mutex_);
+  const std::uint64_t began = clock_.ticks();
+  puts_.insert(began);
+  reader_->pins().header().oldest_put.store(*puts_.begin(), std::memory_order_seq_cst);
+  return began;
+}
+
+void Membership::end_put(std::uint64_t began) {
+  MutexLock lock(puts_mutex_);
+  puts_.erase(puts_.find(began));
+  reader_->pins().header().oldest_put.store(puts_.empty() ? 0 : *puts_.begin(), std::memory_order_seq_cst);
 }
 
 Result<std::span<std::byte>> Membership::writable(const PlaceOnWire& place, std::uint64_t bytes) {

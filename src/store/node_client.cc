@@ -386,6 +386,7 @@ class NodeClient final : public Client {
   void put_some_shared(std::span<const Put> puts, std::span<const std::size_t> which, const PutOptions& options,
                        std::span<Outcome> outcomes) {
     Membership* shared = link_.membership();
+    const Membership::PutAtWork at_work(*shared);
     std::vector<std::vector<PlaceOnWire>> places(which.size());  // a place for each copy
     BodyWriter body;
     put_options(body, options);
@@ -405,8 +406,12 @@ class NodeClient final : public Client {
       for (const std::size_t i : which) outcomes[i] = code_of(reserved.error());
       return;
     }
+    if (link_.membership() != shared) {  // joined anew meanwhile: the places are in another store
+      for (const std::size_t i : which) outcomes[i] = code_of(StoreCode::kRpcFail);
+      return;
+    }
     BodyWriter commits, aborts;
-    std::vector<std::size_t> committing;
+    std::vector<std::size_t> committing;  // of `which`
     std::uint32_t aborting = 0;
     for (std::size_t i = 0; i < which.size(); ++i) {
       if (places[i].empty()) continue;
@@ -424,7 +429,7 @@ class NodeClient final : public Client {
       for (std::size_t c = 1; c < places[i].size(); ++c)
         commits.put_u32(places[i][c].entry).put_u64(places[i][c].generation);
       commits.put_u64(*checksum).put_string(put.key);
-      committing.push_back(which[i]);
+      committing.push_back(i);
     }
     if (aborting > 0) {
       BodyWriter message;
@@ -437,13 +442,17 @@ class NodeClient final : public Client {
     message.put_u32(static_cast<std::uint32_t>(committing.size())).put_fixed(commits.bytes());
     const Result<void> done = link_.call(Op::kCommit, message.bytes(), [&](const Channel::Reply& reply) {
       BodyReader reader = reply.reader();
-      for (const std::size_t i : committing) outcomes[i] = static_cast<std::int32_t>(reader.get_u32("code"));
+      for (const std::size_t i : committing) outcomes[which[i]] = static_cast<std::int32_t>(reader.get_u32("code"));
       return reader.finish();
     });
     for (const std::size_t i : committing) {
-      if (!done) outcomes[i] = code_of(done.error());
-      // Sent twice, because the first answer was lost, a commit that succeeded is refused.
-      if (outcomes[i] == code_of(StoreCode::kIllegalClient) && shared->reader().contains(puts[i].key)) outcomes[i] = 0;
+      Outcome& outcome = outcomes[which[i]];
+      if (!done) outcome = code_of(done.error());
+      if (outcome != code_of(StoreCode::kIllegalClient)) continue;
+      // Sent twice, because the first answer was lost, a commit that succeeded is refused. An object that was to be
+      // replaced proves nothing: it has to be ours.
+      const auto found = shared->reader().lookup(puts[which[i]].key);
+      if (found && (!options.replace || found->generation() == places[i][0].generation)) outcome = 0;
     }
   }
 

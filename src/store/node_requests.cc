@@ -225,7 +225,11 @@ Reply NodeServer::mount(Session& session, Request& request) {
   const std::uint32_t client = static_cast<State&>(*session.state).client;
   if (client == 0)
     return Error{ErrorCode::kUnsupported, "store: memory of another host can't be mounted: bring a segment of 0 bytes"};
-  const auto number = core_->mount(name, bytes, client);
+  auto number = core_->mount(name, bytes, client);
+  if (!number && number.error().code == ErrorCode::kAlreadyExists) {
+    look_after_clients();  // it may be that of an owner who died just now
+    number = core_->mount(name, bytes, client);
+  }
   if (!number) return number.error();
   BodyWriter body;
   body.put_u32(*number);
@@ -246,13 +250,16 @@ Reply NodeServer::unmount(Session& session, Request& request) {
 
 // One at least; further ones as wanted, in other segments, as far as there are such and they have room.
 Result<std::vector<MasterCore::Space>> NodeServer::reserve_copies(std::uint64_t bytes, std::uint32_t client,
-                                                                  const PutOptions& options) {
+                                                                  const PutOptions& options, bool by_client) {
   std::vector<MasterCore::Space> spaces;
   std::vector<std::uint16_t> used;
   const std::size_t wanted = std::clamp<std::size_t>(options.replicas, 1, kCopiesMax);
   while (spaces.size() < wanted) {
-    const auto space =
-        core_->reserve({.bytes = bytes, .client = client, .preferred = options.preferred_segments, .avoid = used});
+    const auto space = core_->reserve({.bytes = bytes,
+                                       .client = client,
+                                       .preferred = options.preferred_segments,
+                                       .avoid = used,
+                                       .by_client = by_client});
     if (!space && spaces.empty()) {
       if (store_code_for(space.error()) == StoreCode::kNoAvailableHandle) operations_.count_no_room();
       return Failure(space.error());
@@ -276,7 +283,7 @@ Reply NodeServer::reserve(Session& session, Request& request) {
   BodyWriter body;
   std::size_t failed = 0;
   for (const std::uint64_t bytes : sizes) {
-    const auto spaces = reserve_copies(bytes, client, options);
+    const auto spaces = reserve_copies(bytes, client, options, true);
     if (!spaces) {
       ++failed;
       put_code(body, no_room_code(spaces.error()));
@@ -388,7 +395,7 @@ awaitable<Result<StoreCode>> NodeServer::put_one(Session& session, Request& requ
   std::vector<MasterCore::Space> spaces;
   const std::uint32_t client = static_cast<State&>(*session.state).client;
   if (!settled) {
-    auto reserved = reserve_copies(bytes, client == 0 ? own_client_ : client, options);
+    auto reserved = reserve_copies(bytes, client == 0 ? own_client_ : client, options, false);
     if (reserved)
       spaces = *std::move(reserved);
     else
@@ -525,6 +532,10 @@ std::uint64_t NodeServer::remove_keys(const std::regex* pattern, bool force) {
   for (const std::string& key : core_->keys()) {  // a list, so that matching holds nobody up
     if (key.starts_with(kEngineKeyPrefix) || (pattern != nullptr && !std::regex_search(key, *pattern))) continue;
     removed += core_->remove(key, force) == MasterCore::Removal::kRemoved ? 1 : 0;
+  }
+  for (const std::string& key : core_->parked_keys()) {  // those mustn't come back with their owner
+    if (!key.starts_with(kEngineKeyPrefix) && (pattern == nullptr || std::regex_search(key, *pattern)))
+      core_->remove(key, force);
   }
   return removed;
 }

@@ -101,7 +101,7 @@ class NodeServer final : private net::MessageHandler {
   net::Reply ping();
 
   Result<std::vector<MasterCore::Space>> reserve_copies(std::uint64_t bytes, std::uint32_t client,
-                                                        const PutOptions& options);
+                                                        const PutOptions& options, bool by_client);
   boost::asio::awaitable<Result<StoreCode>> put_one(net::Session& session, net::Request& request, std::string_view key,
                                                     std::uint64_t bytes, const PutOptions& options);
 

@@ -26,7 +26,7 @@ using SharedWord = std::atomic<std::uint64_t>;
 static_assert(sizeof(SharedWord) == 8 && SharedWord::is_always_lock_free);
 
 inline constexpr std::array<char, 8> kPinTableMagic = {'N', 'M', 'C', 'P', 'I', 'N', 'S', '1'};
-inline constexpr std::uint32_t kPinTableVersion = 2;
+inline constexpr std::uint32_t kPinTableVersion = 3;
 
 struct PinTableHeader {
   std::array<char, 8> magic;
@@ -40,10 +40,13 @@ struct PinTableHeader {
   alignas(64) SharedWord hits;  // lookups of this client that found their key
   SharedWord misses;
   alignas(64) SharedWord over_limbo_cap;  // 1: set by the master; this client gets misses until it drops pins
-  std::array<std::byte, 4096 - 136> padding;
+  // Ticks at which the oldest of its puts began that are still at work; 0: none is. Places that the client was given
+  // before are nobody's any more (their messages, or the answers, were lost), and the master takes them back.
+  alignas(64) SharedWord oldest_put;
+  std::array<std::byte, 4096 - 200> padding;
 };
 static_assert(sizeof(PinTableHeader) == 4096 && offsetof(PinTableHeader, hits) == 64 &&
-              offsetof(PinTableHeader, over_limbo_cap) == 128);
+              offsetof(PinTableHeader, over_limbo_cap) == 128 && offsetof(PinTableHeader, oldest_put) == 192);
 
 // A mapping of one table, read-write. Thread-safe as far as its words are; moves are not.
 class PinTable {
