@@ -71,9 +71,10 @@ fuzz: setup-dev  ## Each fuzz target for FUZZ_SECONDS (60)
 	@$(call build,fuzz,nmc_fuzzers)
 	@scripts/fuzz build/fuzz/bin --seconds $(FUZZ_SECONDS)
 
-soak: setup-dev  ## Unit tests SOAK_RUNS (20) times over, then the fuzz targets for FUZZ_SECONDS each
+soak: setup-dev  ## Unit tests SOAK_RUNS (20) times over, long forms of the store's tests, fuzz targets for FUZZ_SECONDS
 	@$(call build,release)
 	@ctest --preset release --parallel $(JOBS) --label-regex unit --repeat until-fail:$(SOAK_RUNS)
+	@NMC_SOAK=1 NMC_BIN_DIR=$(CURDIR)/$(BIN) $(PYTEST) -rs tests/test_store_*.py
 	@$(MAKE) fuzz
 
 test-peers: setup  ## Comparisons with other implementations; REFERENCE=DIR is a venv that has them
