@@ -1,6 +1,7 @@
 // Named places where a test or an experiment makes the real code fail. In every build behind one relaxed flag, inert
 // unless NANO_MOONCAKE_FAILPOINTS is set when the process starts (or a test arms them); -DNMC_FAILPOINTS=OFF removes
-// them. NANO_MOONCAKE_FAILPOINTS="disk.append=error*3,store.commit=exit@20": comma-separated name=action[*times][@skipped].
+// them. NANO_MOONCAKE_FAILPOINTS="disk.append=error*3,store.commit=exit@20": comma-separated
+// name=action[*times][@skipped].
 //
 //   if (auto hit = failpoint("disk.append")) return *std::move(hit);   // Error injected here
 #pragma once

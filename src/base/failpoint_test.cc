@@ -127,8 +127,9 @@ TEST_F(Failpoints, UnsetAndEmptyEnvironmentArmNothing) {
 }
 
 TEST_F(Failpoints, MalformedEntriesAreNamed) {
-  for (const char* text : {"a", "a=", "=error", "a=explode", "a=error*", "a=error*x", "a=error*-1", "a=error*3x",
-                           "a=error*99999999999999999999", "a=error@", "a=error@x", "a=error@1*2", ",", "ok=count,b=oops"}) {
+  for (const char* text :
+       {"a", "a=", "=error", "a=explode", "a=error*", "a=error*x", "a=error*-1", "a=error*3x",
+        "a=error*99999999999999999999", "a=error@", "a=error@x", "a=error@1*2", ",", "ok=count,b=oops"}) {
     const Result<void> armed = arm(text);
     ASSERT_FALSE(armed) << text;
     EXPECT_EQ(armed.error().code, ErrorCode::kInvalidArgument);
