@@ -29,9 +29,10 @@ namespace nmc::store {
 struct ClientOptions {
   std::string server;                  // "unix:PATH" or "HOST:PORT"
   std::string hostname = "localhost";  // this client's name for others; its segment is called "hostname:port"
-  std::uint64_t segment_bytes = 0;     // memory that it brings to the store; 0: none, it only uses others'
-  std::string token;                   // of a server beyond loopback
-  bool shared_memory = true;           // false: TCP only, as from another host
+  // Memory that it brings to the store; 0: none, it only uses others'. From another host it is memory of the master's.
+  std::uint64_t segment_bytes = 0;
+  std::string token;          // of a server beyond loopback
+  bool shared_memory = true;  // false: TCP only, as from another host
   Nanos connect_deadline = std::chrono::seconds(2);
   Nanos progress_deadline = std::chrono::seconds(10);  // a server that moves no byte for so long has failed
 };

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 
+#include <random>
+
 #include "base/failpoint.h"
 #include "base/log.h"
 
@@ -26,10 +28,20 @@ void add_counters(const Channel& channel, ClientCounters::Carrier& unix_socket, 
   carrier.bytes_received += values.payload_bytes_received;
 }
 
+// Part of the name of a client that has no number.
+std::uint32_t random_port() {
+  std::random_device random;
+  return 1024 + random() % 64000;
+}
+
 }  // namespace
 
 MasterLink::~MasterLink() {
-  if (membership() == nullptr) return;
+  if (membership() == nullptr) {
+    MutexLock lock(join_mutex_);
+    if (standing_ != nullptr) (void)standing_->call({.op = number_of(Op::kLeave)});
+    return;
+  }
   (void)call(Op::kLeave, {});  // to the master that there is now
 }
 
@@ -42,7 +54,8 @@ Result<void> MasterLink::open() {
   if (options_.segment_bytes == 0) return call(Op::kPing, {});
   // A name that no other client has, unless the caller chose one.
   if (name_.find(':') == std::string::npos || name_.back() == ']')
-    name_ += ":" + std::to_string(membership() == nullptr ? 1 : 1024 + membership()->client() % 64000);
+    name_ += ":" + std::to_string(membership() == nullptr ? random_port() : 1024 + membership()->client() % 64000);
+  if (!unix_address_) return stand_for_segment();
   NMC_ASSIGN_OR_RETURN(auto channel, take_channel());
   const Result<void> mounted = mount(*channel);
   give_back(std::move(channel));
@@ -116,6 +129,18 @@ Result<void> MasterLink::mount(Channel& channel) {
   BodyWriter body;
   body.put_u64(options_.segment_bytes).put_string(name_);
   NMC_RETURN_IF_ERROR(channel.call({.op = number_of(Op::kMount), .body = body.bytes()}));
+  return {};
+}
+
+Result<void> MasterLink::stand_for_segment() {
+  MutexLock lock(join_mutex_);
+  if (standing_ != nullptr && standing_->usable() && standing_->call({.op = number_of(Op::kPing)})) return {};
+  NMC_ASSIGN_OR_RETURN(auto channel, Channel::connect(address_, channel_options()));
+  BodyWriter body;
+  body.put_string(options_.hostname);
+  NMC_RETURN_IF_ERROR(channel->call({.op = number_of(Op::kJoin), .body = body.bytes()}));
+  NMC_RETURN_IF_ERROR(mount(*channel));
+  standing_ = std::move(channel);
   return {};
 }
 
@@ -205,6 +230,7 @@ Result<void> MasterLink::call(Op op, net::ByteSpan body, const OnReply& on_reply
     give_back(std::move(channel));
     if (!dead || attempt > 0) return done;
     forget_idle();
+    if (!unix_address_ && options_.segment_bytes > 0) NMC_RETURN_IF_ERROR(stand_for_segment());
   }
 }
 

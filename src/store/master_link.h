@@ -49,6 +49,8 @@ class MasterLink {
   Result<void> join() NMC_EXCLUDES(join_mutex_);
   Result<void> join_locked() NMC_REQUIRES(join_mutex_);
   Result<void> mount(net::Channel& channel);
+  // From another host: a connection that stands for this client, and for the segment that it owns.
+  Result<void> stand_for_segment() NMC_EXCLUDES(join_mutex_);
   Result<UniqueFd> fetch_segment(std::uint32_t number);
 
   Result<std::unique_ptr<net::Channel>> take_channel() NMC_EXCLUDES(mutex_);
@@ -66,6 +68,7 @@ class MasterLink {
   // Earlier ones stay: somebody may have something of theirs pinned.
   std::vector<std::unique_ptr<Membership>> memberships_ NMC_GUARDED_BY(join_mutex_);
   std::atomic<Membership*> current_{nullptr};
+  std::unique_ptr<net::Channel> standing_ NMC_GUARDED_BY(join_mutex_);
 
   Mutex mutex_;
   std::vector<std::unique_ptr<net::Channel>> idle_ NMC_GUARDED_BY(mutex_);

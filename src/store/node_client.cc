@@ -379,8 +379,15 @@ class NodeClient final : public Client {
   void put_shared(std::span<const Put> puts, std::span<const std::size_t> which, const PutOptions& options,
                   std::span<Outcome> outcomes) {
     constexpr std::size_t kAtOnce = 64;  // so that a batch larger than the store doesn't reserve all of it
-    for (std::size_t begin = 0; begin < which.size(); begin += kAtOnce)
-      put_some_shared(puts, which.subspan(begin, std::min(kAtOnce, which.size() - begin)), options, outcomes);
+    for (std::size_t begin = 0; begin < which.size(); begin += kAtOnce) {
+      const auto together = which.subspan(begin, std::min(kAtOnce, which.size() - begin));
+      put_some_shared(puts, together, options, outcomes);
+      // Those that found no room, perhaps because the others had it reserved, try again by themselves.
+      for (std::size_t i = 0; i < together.size() && together.size() > 1; ++i) {
+        if (outcomes[together[i]] == code_of(StoreCode::kNoAvailableHandle))
+          put_some_shared(puts, together.subspan(i, 1), options, outcomes);
+      }
+    }
   }
 
   void put_some_shared(std::span<const Put> puts, std::span<const std::size_t> which, const PutOptions& options,

@@ -131,12 +131,14 @@ Reply NodeServer::ping() {
   return Reply(std::move(body));
 }
 
+// Over the Unix socket with a pin table to read by itself; over TCP only to own segments, which then lie in the memory
+// of this host, for as long as the connection lasts.
 Reply NodeServer::join(Session& session, Request& request) {
   State& state = static_cast<State&>(*session.state);
   const std::string hostname(request.body.get_string("hostname"));
   if (const auto done = request.body.finish(); !done) return done.error();
-  if (!session.peer() || state.client != 0)
-    return Error{ErrorCode::kInvalidArgument, "store: a connection joins once, over the Unix socket"};
+  if (state.client != 0) return Error{ErrorCode::kInvalidArgument, "store: a connection joins once"};
+  const bool local = session.peer().has_value();
   const auto joined = [&]() -> Result<std::shared_ptr<ClientFiles>> {
     NMC_ASSIGN_OR_RETURN(const PinTable* table, core_->add_client(Clients::Kind::kUser));
     auto files = core_->files_for(*table);
@@ -150,11 +152,13 @@ Reply NodeServer::join(Session& session, Request& request) {
   state.client = (*joined)->client;
   {
     MutexLock lock(mutex_);
-    clients_[state.client] = {.sessions = 1, .in_process = session.peer()->pid == ::getpid(), .hostname = hostname};
+    const bool by_connection = !local || session.peer()->pid == ::getpid();
+    clients_[state.client] = {.sessions = 1, .by_connection = by_connection, .hostname = hostname};
   }
   BodyWriter body;
   body.put_u32(state.client).put_u64(core_->index().boot_id());
   Reply reply(std::move(body));
+  if (!local) return reply;
   reply.fds = {(*joined)->index.get(), (*joined)->pins.get()};
   reply.keep_alive = *joined;
   return reply;
@@ -173,7 +177,7 @@ Reply NodeServer::attach(Session& session, Request& request) {
   if (table == nullptr || table->identity() != identity)
     return Error{ErrorCode::kNotFound, fmt::format("store: there is no such client {}: join anew", number)};
   ++found->second.sessions;
-  found->second.in_process = session.peer()->pid == ::getpid();
+  found->second.by_connection = session.peer()->pid == ::getpid();
   state.client = number;
   return Reply();
 }
@@ -184,7 +188,7 @@ Reply NodeServer::ready(Session& session) {
   const auto found = clients_.find(number);
   if (found == clients_.end()) return Error{ErrorCode::kInvalidArgument, "store: this connection hasn't joined"};
   const PinTable* table = core_->find_client(number);
-  if (!found->second.in_process && !table->locked_by_another())
+  if (!found->second.by_connection && !table->locked_by_another())
     return Error{ErrorCode::kInvalidArgument, "store: the pin table isn't locked"};
   found->second.ready = true;
   return Reply();
@@ -223,8 +227,7 @@ Reply NodeServer::mount(Session& session, Request& request) {
   const std::string name(request.body.get_string("name"));
   if (const auto done = request.body.finish(); !done) return done.error();
   const std::uint32_t client = static_cast<State&>(*session.state).client;
-  if (client == 0)
-    return Error{ErrorCode::kUnsupported, "store: memory of another host can't be mounted: bring a segment of 0 bytes"};
+  if (client == 0) return Error{ErrorCode::kInvalidArgument, "store: segments are for those who have joined"};
   auto number = core_->mount(name, bytes, client);
   if (!number && number.error().code == ErrorCode::kAlreadyExists) {
     look_after_clients();  // it may be that of an owner who died just now

@@ -143,7 +143,7 @@ void NodeServer::on_close(net::Session& session) {
 
 bool NodeServer::looks_dead(std::uint32_t number, const Client& client) {
   if (client.sessions > 0) return false;
-  if (client.in_process || !client.ready) return true;
+  if (client.by_connection || !client.ready) return true;
   const PinTable* table = core_->find_client(number);
   return table == nullptr || !table->locked_by_another();
 }

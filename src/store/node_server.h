@@ -59,8 +59,9 @@ class NodeServer final : private net::MessageHandler {
  private:
   struct Client {
     int sessions = 0;
-    bool in_process = false;  // then its death is known from its connections: our own locks can't be seen
-    bool ready = false;       // holds the lock
+    // Its death is known from its connections: of another host, or in this process, whose own locks can't be seen.
+    bool by_connection = false;
+    bool ready = false;  // holds the lock
     std::string hostname;
   };
   struct State final : net::SessionState {

@@ -224,6 +224,21 @@ TEST_P(NodeTest, AFullStoreEvictsAndNoPutFails) {
   EXPECT_TRUE(get(*client, "k199") == value);
 }
 
+TEST_P(NodeTest, ABatchLargerThanTheStoreFindsRoomForEach) {
+  const auto owner = connect(Path::kShared, 8 << 20);
+  const auto client = connect();
+  const std::string value = random_text(1 << 20, 4);
+  const std::span<const std::byte> part = bytes_of(value);
+  std::vector<std::string> keys;
+  std::vector<Client::Put> puts;
+  for (int i = 0; i < 40; ++i) keys.push_back("k" + std::to_string(i));
+  for (const std::string& key : keys) puts.push_back({key, std::span(&part, 1)});
+  std::vector<Outcome> outcomes(puts.size(), 1);
+  client->put(puts, {}, outcomes);
+  EXPECT_THAT(outcomes, ::testing::Each(0));
+  EXPECT_TRUE(get(*client, "k39") == value);
+}
+
 TEST_P(NodeTest, WithoutASegmentThereIsNoRoom) {
   const auto client = connect();
   EXPECT_EQ(put(*client, "k", "v"), outcome_of(StoreCode::kNoAvailableHandle));
@@ -298,6 +313,22 @@ TEST_P(NodeDoors, ATcpAddressOfThisHostLeadsToSharedMemory) {
   EXPECT_EQ(counters.unix_socket.bytes_sent, 1u);
   EXPECT_EQ(counters.shared_write_bytes, value.size());
   EXPECT_EQ(counters.shared_read_bytes, value.size());
+}
+
+TEST_P(NodeDoors, AClientOfAnotherHostOwnsASegmentAsLongAsItIsConnected) {
+  auto owner = connect(Path::kTcp, 1 << 20);
+  const auto reader = connect(Path::kTcp);
+  ASSERT_EQ(put(*owner, "k", std::string(100'000, 'v')), 0);
+  EXPECT_EQ(get(*reader, "k"), std::string(100'000, 'v'));
+  EXPECT_GE(reader->counters().tcp.bytes_received, 100'000u);
+  server_.reset();
+  start();
+  EXPECT_EQ(get(*reader, "k"), "OBJECT_NOT_FOUND");  // its owner may be gone
+  EXPECT_EQ(put(*owner, "l", "v"), 0);               // no: it takes its segment over
+  EXPECT_EQ(get(*reader, "k"), std::string(100'000, 'v'));
+  owner.reset();
+  EXPECT_EQ(get(*reader, "k"), "OBJECT_NOT_FOUND");
+  EXPECT_EQ(server_->clients(), 0u);
 }
 
 TEST_P(NodeDoors, CloseGivesTheSegmentBack) {
