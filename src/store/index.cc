@@ -207,13 +207,23 @@ void IndexWriter::add_slot(std::uint64_t hash, std::uint32_t number) {
   put_slot(table(active()), hash, IndexView::make_slot(hash, number));
 }
 
-void IndexWriter::drop_slot(std::uint64_t hash, std::uint32_t number) {
+std::uint32_t IndexWriter::find_slot(std::uint64_t hash, std::uint32_t number) {
   const auto [slots, mask] = table(active());
   const std::uint64_t wanted = IndexView::make_slot(hash, number);
   std::uint32_t at = static_cast<std::uint32_t>(hash) & mask;
   for (std::uint64_t slot; (slot = slots[at].load(std::memory_order_relaxed)) != wanted; at = (at + 1) & mask) {
     NMC_ASSERT(slot != IndexView::kEmptySlot, "entry {} has no slot", number);
   }
+  return at;
+}
+
+void IndexWriter::move_slot(std::uint64_t hash, std::uint32_t from, std::uint32_t to) {
+  table(active()).slots[find_slot(hash, from)].store(IndexView::make_slot(hash, to), std::memory_order_release);
+}
+
+void IndexWriter::drop_slot(std::uint64_t hash, std::uint32_t number) {
+  const auto [slots, mask] = table(active());
+  std::uint32_t at = find_slot(hash, number);
   slots[at].store(IndexView::kTombstone, std::memory_order_release);
   --live_slots_;
   ++tombstones_;

@@ -232,6 +232,8 @@ class IndexWriter {
   void add_slot(std::uint64_t hash, std::uint32_t number);
   // Ends that; after its commit word says DYING.
   void drop_slot(std::uint64_t hash, std::uint32_t number);
+  // Probes that found entry `from` find `to` instead, without a moment at which they find neither. Both are committed.
+  void move_slot(std::uint64_t hash, std::uint32_t from, std::uint32_t to);
   // Makes these entries, by their hashes, the only ones that are found.
   void restore_slots(std::span<const std::uint32_t> entries);
 
@@ -248,6 +250,7 @@ class IndexWriter {
   std::uint32_t size_class_for(std::uint32_t entries) const;
   Result<void> reserve_tables(std::uint32_t size_class);
   // An emptied table of the size for the entries there are now, other than the active one.
+  std::uint32_t find_slot(std::uint64_t hash, std::uint32_t number);
   std::uint32_t clear_next_table();
   void put_slot(const SlotTable& table, std::uint64_t hash, std::uint64_t slot);
   void flip_to(std::uint32_t table);

@@ -54,9 +54,17 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
   entry.checksum.store(commit.checksum.value_or(0), std::memory_order_release);
   entry.meta.store(pack_meta(meta), std::memory_order_release);
   link_copies_locked(number, commit_copies_locked(commit, hash, meta));
-  // The slot first: who sees the object committed must find it.
-  list_locked(number, commit.stamp);
-  Pins::publish(entry.commit);
+  if (replaced) {
+    // In its slot, so that a probe finds one or the other.
+    Pins::publish(entry.commit);
+    index_.move_slot(hash, *replaced, number);
+    mark_unlisted_locked(*replaced);
+    mark_listed_locked(number, commit.stamp);
+  } else {
+    // The slot first: who sees the object committed must find it.
+    list_locked(number, commit.stamp);
+    Pins::publish(entry.commit);
+  }
   if (commit.pin_for != nullptr) {
     const std::uint64_t committed = entry.commit.load(std::memory_order_relaxed);
     NMC_ASSERT(Pins::pin(entry.commit, committed, commit.pin_for->word(number), commit.stamp), "entry={}", number);
@@ -65,7 +73,6 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
   --counters_.reservations;
   ++counters_.commits;
   if (holding.object_class == ObjectClass::kBlock) --counters_.blocks_reserved;
-  // Both were found for a moment, either a right answer; from here on only the new one is.
   if (replaced) retire_locked(*replaced);
   drop_hidden_locked(commit.key, hash);
   if (observer_ != nullptr && commit.restore_cancelled == nullptr) {
@@ -167,6 +174,10 @@ void MasterCore::mark_listed_locked(std::uint32_t number, std::uint64_t stamp) {
 
 void MasterCore::unlist_locked(std::uint32_t number) {
   index_.drop_slot(index_.entry(number).key_hash.load(std::memory_order_relaxed), number);
+  mark_unlisted_locked(number);
+}
+
+void MasterCore::mark_unlisted_locked(std::uint32_t number) {
   Holding& holding = holdings_[number];
   holding.listed = false;
   if (holding.order != kNoOrder) segment_of(number).orders[holding.order].erase(number);

@@ -258,6 +258,7 @@ class MasterCore {
   void list_locked(std::uint32_t entry, std::uint64_t stamp) NMC_REQUIRES(mutex_);
   void mark_listed_locked(std::uint32_t entry, std::uint64_t stamp) NMC_REQUIRES(mutex_);
   void unlist_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
+  void mark_unlisted_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   void hide_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   void forget_hidden_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   void drop_hidden_locked(std::string_view key, std::uint64_t hash) NMC_REQUIRES(mutex_);

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "store/master_test_support.h"
 
 namespace nmc::store {
@@ -133,6 +136,29 @@ TEST(MasterSegments, AParkedOneHidesItsObjectsUntilAnotherOwnerTakesItOver) {
   EXPECT_EQ(master.core().segments().front().name, "host:3");
   EXPECT_EQ(master.core().segments().front().owner, 7u);
   EXPECT_EQ(master.core().segments().front().used_bytes, 64u);
+}
+
+TEST(MasterObjects, AKeyThatIsReplacedIsNeverMissed) {
+  TestMaster master;
+  master.mount("a", 64 << 10);
+  ASSERT_TRUE(master.put("k", "value"));
+  std::atomic<bool> stop = false;
+  std::atomic<int> looks = 0, misses = 0;
+  std::thread reader([&] {
+    for (; !stop; ++looks) {
+      if (!master.get("k") || !master.reader().contains("k") || !master.reader().probe("k")) ++misses;
+    }
+  });
+  // Others come and go, so that slots and entries change hands.
+  for (int i = 0; i < 20'000 || looks < 1000; ++i) {
+    const std::string other = "other " + std::to_string(i % 50);
+    EXPECT_TRUE(master.put("k", "value", {.replace = true}));
+    EXPECT_TRUE(master.put(other, "value"));
+    if (i % 3 == 0) master.core().remove(other);
+  }
+  stop = true;
+  reader.join();
+  EXPECT_EQ(misses, 0);
 }
 
 TEST(MasterReservations, OnesThatTheirClientLostSightOfAreTakenBack) {

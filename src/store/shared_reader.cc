@@ -132,15 +132,17 @@ std::optional<std::uint32_t> SharedStoreReader::look(std::string_view key) {
   }
   for (int i = 0; i < kTries; ++i) {
     std::uint32_t found = 0;
+    bool passed = false;  // see find()
     const IndexView::ProbeEnd end = view_.probe(hash, [&](std::uint32_t number) {
       const IndexEntry& entry = view_.entry(number);
       const std::uint64_t seen = entry.commit.load(std::memory_order_acquire);
       found = number;
+      passed = true;
       return state_of(seen) == EntryState::kCommitted && entry_may_hold(entry, key, hash) &&
              entry.commit.load(std::memory_order_acquire) == seen;
     });
     if (end == IndexView::ProbeEnd::kStopped) return found;
-    if (end == IndexView::ProbeEnd::kMiss) return std::nullopt;
+    if (end == IndexView::ProbeEnd::kMiss && !passed) return std::nullopt;
   }
   return std::nullopt;
 }
@@ -149,12 +151,16 @@ SharedStoreReader::Answer SharedStoreReader::find(std::string_view key, Pin& pin
   const std::uint64_t hash = checksum64(key);
   for (int i = 0; i < kTries; ++i) {
     Step last = Step::kNext;
+    // An entry whose slot was the key's, but isn't the key's any more, may have been replaced since we saw the slot.
+    // (Keys alike in half of their hash look the same; then all tries end alike.)
+    bool passed = false;
     const IndexView::ProbeEnd end = view_.probe(hash, [&](std::uint32_t number) {
+      passed = true;
       last = try_entry(number, key, hash, pin);
       return last != Step::kNext;
     });
     if (last == Step::kTaken) return Answer::kFound;
-    if (end == IndexView::ProbeEnd::kMiss) return Answer::kMiss;
+    if (end == IndexView::ProbeEnd::kMiss && !passed) return Answer::kMiss;
   }
   return Answer::kUnsettled;
 }
