@@ -20,7 +20,7 @@ MIB = 1 << 20
 SOAK = bool(os.environ.get("NMC_SOAK"))
 
 
-def eventually(check, what, timeout_s=20.0):
+def eventually(check, what, timeout_s=TIMEOUT_S):
     """The first true value of check(); fails when none came."""
     until, pause = time.monotonic() + timeout_s, threading.Event()
     while not (value := check()):
