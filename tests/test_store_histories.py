@@ -26,9 +26,11 @@ RANGES = (
 @pytest.fixture
 def host(bin_dir, tmp_path):
     running = Host(bin_dir, tmp_path, "--default_kv_lease_ttl=5")
-    running.start_master()
-    yield running
-    running.clean_up()
+    try:
+        running.start_master()
+        yield running
+    finally:
+        running.clean_up()
 
 
 def read_history(paths):

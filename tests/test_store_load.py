@@ -13,9 +13,11 @@ GIVE_UP_MS = 1000  # a put waits for nothing but the master; that much is a mach
 @pytest.fixture
 def host(bin_dir, tmp_path):
     running = Host(bin_dir, tmp_path, "--default_kv_lease_ttl=5000")
-    running.start_master()
-    yield running
-    running.clean_up()
+    try:
+        running.start_master()
+        yield running
+    finally:
+        running.clean_up()
 
 
 def fill(client, prefix, first, count, size, batch=1, timeout_s=3600):
