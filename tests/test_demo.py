@@ -141,7 +141,7 @@ def test_a_prompt_beyond_the_context_names_both_sizes(bin_dir):
 
 @pytest.mark.parametrize("arguments, message", [
     (["--prompt", ""], '--prompt: "": expected text that is not empty'),
-    (["--prompt="], "--prompt: expected a value"),
+    (["--prompt="], "--prompt: \"\": expected text that is not empty"),
     (["--max-new-tokens", "0"], '--max-new-tokens: "0": expected a whole number from 1'),
     (["--mode", "pd-process"], "--mode: pd-process is not supported by this version"),
     (["--model", "smollm2"], "--model: smollm2 is not supported by this version"),
