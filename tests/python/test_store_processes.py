@@ -217,11 +217,20 @@ def begin(call):
     return thread, answers
 
 
+def sleeps(thread):
+    """Whether the kernel says that the thread waits."""
+    with open(f"/proc/self/task/{thread.native_id}/stat", encoding="ascii") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] == "S"
+
+
 def test_a_call_that_waits_lets_other_threads_run_and_close_waits_for_it(stoppable):
     master, store = stoppable
     store.put("key", b"value")
     master.signal(signal.SIGSTOP)
-    putting, codes = begin(lambda: store.put("new", pattern(MIB)))
+    value = pattern(MIB)
+    putting, codes = begin(lambda: store.put("new", value))
+    looks = iter([False] * 5 + [True])  # not only for Python's lock, which it gets between the looks
+    eventually(lambda: sleeps(putting) and next(looks))
     assert store.get("key") == b"value"  # and what is in shared memory needs no master
     closing, closed = begin(store.close)
     eventually(lambda: store.get("key") == b"")  # closed for new calls
