@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <random>
 #include <utility>
 
+#include "base/entropy.h"
 #include "base/log.h"
 #include "store/node_server.h"
 #include "store/shared_files.h"
@@ -56,8 +56,7 @@ void sweep(const Path& root) {
 }
 
 std::string once_name() {
-  std::random_device random;  // several masters may start at once
-  return fmt::format("{}{:08x}{:08x}", kOncePrefix, random(), random());
+  return fmt::format("{}{:016x}", kOncePrefix, machine_random());  // several masters may start at once
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "http/server_state.h"
 
 #include <algorithm>
-#include <random>
 
+#include "base/entropy.h"
 #include "base/rng.h"
 
 namespace nmc::http {
@@ -12,11 +12,6 @@ std::size_t context_of(const model::Model& model, const engine::RuntimeOptions& 
   std::size_t context = runtime.max_context == 0 ? model.config.max_positions : runtime.max_context;
   if (store != nullptr) context = std::min<std::size_t>(context, store->stats().blocks_total * runtime.block_tokens);
   return context;
-}
-
-std::uint64_t random_key() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 32) | device();
 }
 
 }  // namespace
@@ -30,7 +25,7 @@ ServerState::ServerState(ServerOptions server_options, const model::Model& serve
       context(context_of(served, engine_runtime.options(), block_store)),
       eos_ids(engine_runtime.options().eos_ids),
       created(engine_runtime.options().clock->unix_seconds()),
-      draw_key_(random_key()) {}
+      draw_key_(machine_random()) {}
 
 std::uint64_t ServerState::draw() { return keyed_random(draw_key_, 0, draws_.fetch_add(1, std::memory_order_relaxed)); }
 

@@ -22,7 +22,8 @@ class Clients {
   Clients(SharedFiles& files, std::uint32_t entry_count, std::uint64_t boot_id)
       : files_(files), entry_count_(entry_count), boot_id_(boot_id) {}
 
-  static std::string file_name(std::uint32_t client) { return "pins." + std::to_string(client); }
+  static constexpr const char* kFilePrefix = "pins.";
+  static std::string file_name(std::uint32_t client) { return kFilePrefix + std::to_string(client); }
 
   // Memory for the words of entries below `entries`, in all tables, those to come as well.
   Result<void> reserve(std::uint32_t entries);

@@ -44,7 +44,7 @@ Result<std::unique_ptr<MasterCore>> MasterCore::adopt(const CoreOptions& options
 
 void MasterCore::adopt_clients_locked() {
   for (const std::string& name : files_.names()) {
-    const auto number = number_after("pins.", name);
+    const auto number = number_after(Clients::kFilePrefix, name);
     if (!number) continue;
     auto table = [&]() -> Result<PinTable> {
       NMC_ASSIGN_OR_RETURN(UniqueFd fd, files_.open(name));
@@ -61,7 +61,7 @@ void MasterCore::adopt_clients_locked() {
 
 Result<void> MasterCore::adopt_segments_locked() {
   for (const std::string& name : files_.names()) {
-    const auto number = number_after("segment.", name);
+    const auto number = number_after(Segment::kFilePrefix, name);
     if (!number) continue;
     const std::uint64_t word = index_.view().segment_word(*number);
     auto segment = [&]() -> Result<Segment> {

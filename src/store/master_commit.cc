@@ -55,11 +55,8 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
   entry.meta.store(pack_meta(meta), std::memory_order_release);
   link_copies_locked(number, commit_copies_locked(commit, hash, meta));
   if (replaced) {
-    // In its slot, so that a probe finds one or the other.
     Pins::publish(entry.commit);
-    index_.move_slot(hash, *replaced, number);
-    mark_unlisted_locked(*replaced);
-    mark_listed_locked(number, commit.stamp);
+    hand_over_locked(*replaced, number, commit.stamp);
   } else {
     // The slot first: who sees the object committed must find it.
     list_locked(number, commit.stamp);
@@ -128,7 +125,14 @@ std::vector<std::uint32_t> MasterCore::copies_of_locked(std::uint32_t first) {
   return copies;
 }
 
-// Where the first copy goes, the next one is found in its place, before anybody could miss it.
+// In its slot, so that a probe finds one or the other. Both are committed under the same key.
+void MasterCore::hand_over_locked(std::uint32_t from, std::uint32_t to, std::uint64_t stamp) {
+  index_.move_slot(index_.entry(from).key_hash.load(std::memory_order_relaxed), from, to);
+  mark_unlisted_locked(from);
+  mark_listed_locked(to, stamp);
+}
+
+// Where the first copy goes, the next one is found in its place.
 void MasterCore::promote_copy_locked(std::uint32_t first) {
   const std::vector<std::uint32_t> copies = copies_of_locked(first);
   link_copies_locked(first, {});
@@ -139,7 +143,7 @@ void MasterCore::promote_copy_locked(std::uint32_t first) {
   index_.entry(next).meta.store(pack_meta(meta), std::memory_order_release);
   holdings_[next].first_copy = kNoEntry;
   link_copies_locked(next, std::span(copies).subspan(1));
-  list_locked(next, last_use_locked(first));
+  hand_over_locked(first, next, last_use_locked(first));
 }
 
 void MasterCore::drop_copy_locked(std::uint32_t copy) {

@@ -3,18 +3,13 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <random>
 
 #include "base/check.h"
+#include "base/entropy.h"
 #include "base/log.h"
 
 namespace nmc::store {
 namespace {
-
-std::uint64_t new_boot_id() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
 
 Result<UniqueFd> duplicate(int fd) {
   UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
@@ -26,11 +21,19 @@ Result<UniqueFd> duplicate(int fd) {
 
 Result<std::unique_ptr<MasterCore>> MasterCore::create(const CoreOptions& options, SharedFiles files,
                                                        TouchClock& clock) {
-  NMC_ASSIGN_OR_RETURN(IndexWriter index, IndexWriter::create(files, options.entries, new_boot_id()));
+  NMC_ASSIGN_OR_RETURN(IndexWriter index, IndexWriter::create(files, options.entries, machine_random()));
   std::unique_ptr<MasterCore> core(new MasterCore(options, std::move(files), clock, std::move(index)));
   MutexLock lock(core->mutex_);
   NMC_RETURN_IF_ERROR(core->clients_.reserve(core->index_.view().entries_ready()));
   return core;
+}
+
+void MasterCore::remove_files(SharedFiles& files) {
+  for (const std::string& name : files.names()) {
+    if (name == IndexWriter::kFileName || name.starts_with(Clients::kFilePrefix) ||
+        name.starts_with(Segment::kFilePrefix))
+      files.remove(name);
+  }
 }
 
 MasterCore::MasterCore(const CoreOptions& options, SharedFiles files, TouchClock& clock, IndexWriter index)
@@ -192,7 +195,7 @@ Result<void> MasterCore::park(std::uint32_t wanted) {
       drop_copy_locked(entry);
     } else if (holdings_[entry].listed) {
       promote_copy_locked(entry);
-      unlist_locked(entry);
+      if (holdings_[entry].listed) unlist_locked(entry);
       hide_locked(entry);
     }
   }

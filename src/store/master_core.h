@@ -71,6 +71,9 @@ class MasterCore {
   static Result<std::unique_ptr<MasterCore>> adopt(const CoreOptions& options, SharedFiles files, TouchClock& clock,
                                                    Adopted* adopted = nullptr);
 
+  // Of a store that nobody goes on with: its index, pin tables and segments.
+  static void remove_files(SharedFiles& files);
+
   // Before the first operation; it outlives them all.
   void set_observer(MasterObserver* observer) NMC_EXCLUDES(mutex_);
 
@@ -299,6 +302,8 @@ class MasterCore {
       NMC_REQUIRES(mutex_);
   void link_copies_locked(std::uint32_t first, std::span<const std::uint32_t> copies) NMC_REQUIRES(mutex_);
   std::vector<std::uint32_t> copies_of_locked(std::uint32_t first) NMC_REQUIRES(mutex_);
+  // Who found `from` finds `to`, at no moment neither.
+  void hand_over_locked(std::uint32_t from, std::uint32_t to, std::uint64_t stamp) NMC_REQUIRES(mutex_);
   void promote_copy_locked(std::uint32_t first) NMC_REQUIRES(mutex_);
   void drop_copy_locked(std::uint32_t copy) NMC_REQUIRES(mutex_);
   void kill_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);

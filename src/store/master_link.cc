@@ -2,8 +2,7 @@
 
 #include <fcntl.h>
 
-#include <random>
-
+#include "base/entropy.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 
@@ -29,10 +28,7 @@ void add_counters(const Channel& channel, ClientCounters::Carrier& unix_socket, 
 }
 
 // Part of the name of a client that has no number.
-std::uint32_t random_port() {
-  std::random_device random;
-  return 1024 + random() % 64000;
-}
+std::uint64_t random_port() { return 1024 + machine_random() % 64000; }
 
 }  // namespace
 
@@ -50,15 +46,21 @@ Result<void> MasterLink::open() {
   if (!options_.shared_memory && address_.carrier == Carrier::kUnix)
     return invalid_argument("store: {} is a Unix socket, without shared memory HOST:PORT is wanted", options_.server);
   if (options_.shared_memory) NMC_RETURN_IF_ERROR(find_shared_memory());
-  if (unix_address_) NMC_RETURN_IF_ERROR(join());
-  if (options_.segment_bytes == 0) return call(Op::kPing, {});
+  std::unique_ptr<Channel> joined_by;
+  if (unix_address_) {
+    MutexLock lock(join_mutex_);
+    NMC_ASSIGN_OR_RETURN(joined_by, join_locked());
+  }
+  if (options_.segment_bytes == 0) {
+    if (joined_by != nullptr) give_back(std::move(joined_by));
+    return call(Op::kPing, {});
+  }
   // A name that no other client has, unless the caller chose one.
   if (name_.find(':') == std::string::npos || name_.back() == ']')
     name_ += ":" + std::to_string(membership() == nullptr ? random_port() : 1024 + membership()->client() % 64000);
   if (!unix_address_) return stand_for_segment();
-  NMC_ASSIGN_OR_RETURN(auto channel, take_channel());
-  const Result<void> mounted = mount(*channel);
-  give_back(std::move(channel));
+  const Result<void> mounted = mount(*joined_by);
+  give_back(std::move(joined_by));
   return mounted;
 }
 
@@ -95,12 +97,7 @@ net::ChannelOptions MasterLink::channel_options() const {
 
 // ---- membership ----
 
-Result<void> MasterLink::join() {
-  MutexLock lock(join_mutex_);
-  return join_locked();
-}
-
-Result<void> MasterLink::join_locked() {
+Result<std::unique_ptr<Channel>> MasterLink::join_locked() {
   NMC_ASSIGN_OR_RETURN(auto channel, Channel::connect(*unix_address_, channel_options()));
   BodyWriter body;
   body.put_string(options_.hostname);
@@ -121,8 +118,7 @@ Result<void> MasterLink::join_locked() {
   NMC_RETURN_IF_ERROR(channel->call({.op = number_of(Op::kReady)}));
   memberships_.push_back(std::move(joined));
   current_.store(memberships_.back().get(), std::memory_order_release);
-  give_back(std::move(channel));
-  return {};
+  return channel;
 }
 
 Result<void> MasterLink::mount(Channel& channel) {
@@ -189,12 +185,9 @@ Result<std::unique_ptr<Channel>> MasterLink::connect() {
     MutexLock lock(join_mutex_);
     if (membership() == joined) {
       log_info("store: {} is a new store, joining it", unix_address_->to_string());
-      NMC_RETURN_IF_ERROR(join_locked());
-      if (options_.segment_bytes > 0) {
-        NMC_ASSIGN_OR_RETURN(auto fresh, take_channel());
-        NMC_RETURN_IF_ERROR(mount(*fresh));
-        give_back(std::move(fresh));
-      }
+      NMC_ASSIGN_OR_RETURN(auto fresh, join_locked());
+      if (options_.segment_bytes > 0) NMC_RETURN_IF_ERROR(mount(*fresh));
+      return fresh;
     }
   }
   return take_channel();

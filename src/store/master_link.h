@@ -46,8 +46,8 @@ class MasterLink {
  private:
   Result<void> find_shared_memory();
   net::ChannelOptions channel_options() const;
-  Result<void> join() NMC_EXCLUDES(join_mutex_);
-  Result<void> join_locked() NMC_REQUIRES(join_mutex_);
+  // The connection that it joined by.
+  Result<std::unique_ptr<net::Channel>> join_locked() NMC_REQUIRES(join_mutex_);
   Result<void> mount(net::Channel& channel);
   // From another host: a connection that stands for this client, and for the segment that it owns.
   Result<void> stand_for_segment() NMC_EXCLUDES(join_mutex_);

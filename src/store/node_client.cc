@@ -25,12 +25,6 @@ constexpr std::size_t kUnixMessageBytes = net::kDatagramBytesMax - (16 << 10);
 Outcome code_of(StoreCode code) { return outcome_of(code); }
 Outcome code_of(const Error& error) { return outcome_of(store_code_for(error)); }
 
-std::optional<StoreCode> wrong_key(std::string_view key) {
-  if (key.empty()) return StoreCode::kInvalidParams;
-  if (key.size() > kKeyBytesMax) return StoreCode::kInvalidKey;
-  return std::nullopt;
-}
-
 std::uint64_t size_of_parts(std::span<const std::span<const std::byte>> parts) {
   std::uint64_t bytes = 0;
   for (const auto& part : parts) bytes += part.size();

@@ -26,12 +26,6 @@ StoreCode no_room_code(const Error& error) {
 
 void put_code(BodyWriter& writer, StoreCode code) { writer.put_u32(static_cast<std::uint32_t>(code)); }
 
-std::optional<StoreCode> wrong_key(std::string_view key) {
-  if (key.empty()) return StoreCode::kInvalidParams;
-  if (key.size() > kKeyBytesMax) return StoreCode::kInvalidKey;
-  return std::nullopt;
-}
-
 // The keys of a message that has nothing else left.
 Result<std::vector<std::string_view>> get_keys(Request& request) {
   const std::uint32_t count = request.body.get_count("keys", 4);

@@ -74,9 +74,7 @@ Result<std::unique_ptr<MasterCore>> NodeServer::open_core() {
     log_warning("store: what lies in {} is of no use and is removed: {}", options_.folder.string(),
                 core.error().message);
   NMC_ASSIGN_OR_RETURN(files, SharedFiles::in_folder(options_.folder));
-  for (const std::string& name : files.names()) {
-    if (name == IndexWriter::kFileName || name.starts_with("pins.") || name.starts_with("segment.")) files.remove(name);
-  }
+  MasterCore::remove_files(files);
   return MasterCore::create(options_.core, std::move(files), clock_);
 }
 
@@ -100,11 +98,8 @@ NodeServer::~NodeServer() {
   }
   core_.reset();
   if (auto files = SharedFiles::in_folder(options_.folder)) {
-    for (const std::string& name : files->names()) {
-      if (name == IndexWriter::kFileName || name.starts_with("pins.") || name.starts_with("segment.") ||
-          name == kSocketName || name == kLockName)
-        files->remove(name);
-    }
+    MasterCore::remove_files(*files);
+    for (const char* name : {kSocketName, kLockName}) files->remove(name);
     ::rmdir(options_.folder.c_str());
   }
 }

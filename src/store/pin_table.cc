@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <random>
+#include "base/entropy.h"
 
 namespace nmc::store {
 
@@ -28,8 +28,7 @@ Result<PinTable> PinTable::create(SharedFiles& files, const std::string& name, s
   header->file_bytes = bytes;
   header->boot_id = boot_id;
   header->client = client;
-  std::random_device random;
-  header->identity = std::uint64_t{random()} << 32 | random();
+  header->identity = machine_random();
   header->entry_count = entry_count;
   return PinTable(std::move(fd), std::move(mapping));
 }

@@ -7,6 +7,12 @@ constexpr std::uint8_t kReplace = 1, kSoftPin = 2, kHardPin = 4;
 
 }  // namespace
 
+std::optional<StoreCode> wrong_key(std::string_view key) {
+  if (key.empty()) return StoreCode::kInvalidParams;
+  if (key.size() > kKeyBytesMax) return StoreCode::kInvalidKey;
+  return std::nullopt;
+}
+
 void put_options(net::BodyWriter& writer, const PutOptions& options) {
   const int flags =
       (options.replace ? kReplace : 0) | (options.soft_pin ? kSoftPin : 0) | (options.hard_pin ? kHardPin : 0);

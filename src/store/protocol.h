@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -39,6 +40,9 @@ inline constexpr std::uint32_t kBatchItemsMax = 65536;
 inline constexpr std::size_t kCopiesMax = 16;  // of one object
 // Keys that remove_matching and remove_all of users leave alone.
 inline constexpr std::string_view kEngineKeyPrefix = "nmc/";
+
+// What a call with this key comes to, if the key can't be one. Asked on both sides: neither believes the other.
+std::optional<StoreCode> wrong_key(std::string_view key);
 
 // Space that a client fills.
 struct PlaceOnWire {

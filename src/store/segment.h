@@ -44,7 +44,8 @@ static_assert(sizeof(SegmentHeader) == 4096);
 class Segment {
  public:
   static constexpr std::size_t kNameBytesMax = sizeof(SegmentHeader::name) - 1;
-  static std::string file_name(std::uint32_t number) { return "segment." + std::to_string(number); }
+  static constexpr const char* kFilePrefix = "segment.";
+  static std::string file_name(std::uint32_t number) { return kFilePrefix + std::to_string(number); }
 
   static Result<Segment> create(SharedFiles& files, const SegmentId& id, std::uint32_t owner, std::string_view name,
                                 std::size_t bytes);
