@@ -224,7 +224,7 @@ def test_an_absent_file_is_named(bin_dir, tmp_path):
     ("--mode", "pd-process", "not supported by this version"),
     ("--prefill", "2", "not supported by this version, expected 1"),
     ("--decode", "0", "expected a whole number from 1"),
-    ("--store", "unix:/x", "not supported by this version, expected embedded"),
+    ("--store", "somewhere", "expected embedded, unix:PATH or HOST:PORT"),
     ("--trace-out", "x.json", "not supported by this version"),
     ("--model", "smollm2", "not supported by this version"),
     ("--dram-bytes", "1GB", "expected bytes"),

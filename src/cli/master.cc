@@ -11,6 +11,7 @@
 #include "cli/master_settings.h"
 #include "cli/signals.h"
 #include "cli/store_folder.h"
+#include "cli/token_settings.h"
 #include "net/address.h"
 #include "store/master_admin.h"
 #include "store/metadata_service.h"
@@ -20,24 +21,11 @@ namespace nmc::cli {
 namespace {
 
 constexpr Nanos kLastAnswersTimeout = std::chrono::milliseconds(300);  // to reach their clients, once a signal has come
-constexpr std::uint64_t kTokenBytesMax = 4096;
 // Memory for the first ones is taken at start (and in each client's table), the rest is address space until then.
 constexpr store::IndexWriter::Entries kIndexEntries = {.initial = 1 << 14, .most = 1 << 24};
 
 std::uint16_t port_of(const Settings& settings, std::string_view name) {
   return static_cast<std::uint16_t>(settings.integer(name));
-}
-
-Result<std::string> find_token(const Settings& settings) {
-  if (settings.has("token") || !settings.has("token-file")) return settings.text_or("token", "");
-  NMC_ASSIGN_OR_RETURN(std::string token, read_file(settings.text("token-file"), kTokenBytesMax));
-  constexpr std::string_view kWhiteSpace = " \t\r\n";
-  token.erase(token.find_last_not_of(kWhiteSpace) + 1);
-  token.erase(0, token.find_first_not_of(kWhiteSpace));
-  if (token.empty())
-    return invalid_argument("{}: {} is empty, expected a token", settings.where("token-file"),
-                            settings.text("token-file"));
-  return token;
 }
 
 store::NodeServerOptions node_options(const Settings& settings, const Path& folder, std::string token) {
@@ -102,7 +90,7 @@ void describe(const std::string& address, const Path& folder, const Doors& doors
 
 Result<int> run(const Settings& settings) {
   NMC_ASSIGN_OR_RETURN(StopSignal stop, StopSignal::create());
-  NMC_ASSIGN_OR_RETURN(const std::string token, find_token(settings));
+  NMC_ASSIGN_OR_RETURN(const std::string token, token_of(settings));
   NMC_RETURN_IF_ERROR(check_addresses(settings, token));
   const std::uint16_t port = port_of(settings, settings.has("rpc-port") ? "rpc-port" : "port");
   std::optional<Path> given;

@@ -10,7 +10,7 @@ namespace nmc::cli {
 namespace {
 
 constexpr std::int64_t kDayMs = 86'400'000;
-constexpr std::string_view kServingFlags[] = {"log-level"};
+constexpr std::string_view kServingFlags[] = {"log-level", "token-file"};
 
 // Addresses and ports are by flag only: one that stands in a shared file or environment for another command must not
 // open this one.
@@ -80,18 +80,6 @@ std::vector<Setting> address_settings() {
        .help = "Listen beyond this host without a token: whoever reaches the master can then read, change and remove "
                "what it holds.",
        .source = Source::kFlagOnly},
-      {.name = "token",
-       .kind = Kind::kText,
-       .default_text = "",
-       .help = "What clients over TCP must prove to have.",
-       .secret = true,
-       .source = Source::kFileOrVariable},
-      {.name = "token-file",
-       .kind = Kind::kText,
-       .placeholder = "FILE",
-       .default_text = "",
-       .help = "A file that holds the token which clients over TCP must prove to have; NANO_MOONCAKE_TOKEN, the token "
-               "itself, wins over it. Default: none is asked for."},
   };
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "cli/setting.h"
+#include "cli/token_settings.h"
 #include "kernels/kernels.h"
 
 namespace nmc::cli {
@@ -19,8 +20,19 @@ Result<Enum> choice(const Settings& settings, std::string_view name, const char*
   return unsupported("{}: {} is not supported by this version", settings.where(name), settings.text(name));
 }
 
-store::StoreOptions store_options_of(const Settings& settings, std::size_t block_bytes) {
+Result<store::StoreOptions> store_options_of(const Settings& settings, std::size_t block_bytes) {
   store::StoreOptions options;
+  if (settings.text("store") != "embedded") {
+    options.server = settings.text("store");
+    NMC_ASSIGN_OR_RETURN(options.token, token_of(settings));
+  }
+  const bool node = options.server.starts_with("unix:");
+  if (!node && settings.bytes("dram-bytes") == 0)
+    return invalid_argument("{}: 0, expected memory for KV blocks: only a server of a --store unix:PATH can do without",
+                            settings.where("dram-bytes"));
+  if (node && settings.has("disk-dir"))
+    return invalid_argument("{}: with --store {} the disk is the master's: start that with --disk-dir",
+                            settings.where("disk-dir"), options.server);
   options.dram_bytes = settings.bytes("dram-bytes");
   options.block_bytes = block_bytes;
   if (settings.has("tail-bytes")) options.tail_bytes = settings.bytes("tail-bytes");
@@ -68,7 +80,8 @@ Result<Serving> Serving::create(const Settings& settings) {
                        model::load_model(settings.text("model"), dtype_of(settings), *serving.pool_));
   serving.model_ = std::make_unique<model::Model>(std::move(model));
   const kv::Namespace ns = serving.model_->kv_namespace(options.block_tokens);
-  NMC_ASSIGN_OR_RETURN(serving.store_, store::Store::create(store_options_of(settings, ns.layout.block_bytes())));
+  NMC_ASSIGN_OR_RETURN(store::StoreOptions memory, store_options_of(settings, ns.layout.block_bytes()));
+  NMC_ASSIGN_OR_RETURN(serving.store_, store::Store::create(std::move(memory)));
   options.eos_ids = serving.model_->eos_ids();
   NMC_ASSIGN_OR_RETURN(serving.runtime_,
                        engine::create_runtime(options, *serving.model_->decoder, ns, *serving.store_, *serving.pool_));
@@ -86,13 +99,15 @@ std::string Serving::description() const {
     disk =
         fmt::format(", disk {} in {}", format_bytes(store_->options().disk_bytes), store_->options().disk_dir.string());
   }
+  const std::string& server = store_->options().server;
+  const std::string where = server.empty() ? "" : fmt::format(" (store {})", server);
   return fmt::format(
-      "model {} of {:.1f} M parameters, {} in {}; context {} tokens; KV {} in blocks of {} tokens, {} each{}; "
+      "model {} of {:.1f} M parameters, {} in {}; context {} tokens; KV {} in blocks of {} tokens, {} each{}{}; "
       "mode {}, reuse {}; {} threads, {} kernels",
       model_->name, static_cast<double>(model_->config.parameters()) / 1e6, format_bytes(decoder.weight_bytes()),
       dtype_name(decoder.dtype()), options.max_context, format_bytes(store_->options().dram_bytes),
-      options.block_tokens, format_bytes(store_->options().block_bytes), disk, mode, engine::reuse_name(options.reuse),
-      pool_->size(), kernels::instruction_level());
+      options.block_tokens, format_bytes(store_->options().block_bytes), where, disk, mode,
+      engine::reuse_name(options.reuse), pool_->size(), kernels::instruction_level());
 }
 
 }  // namespace nmc::cli

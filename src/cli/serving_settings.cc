@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "cli/token_settings.h"
+#include "net/address.h"
 
 namespace nmc::cli {
 namespace {
@@ -114,21 +116,31 @@ std::vector<Setting> runtime_settings() {
   };
 }
 
+bool is_store(std::string_view text) { return text == "embedded" || net::Address::parse(text).has_value(); }
+
 std::vector<Setting> cache_settings() {
   return {
       {.name = "store",
        .kind = Kind::kText,
        .placeholder = "embedded|unix:PATH|HOST:PORT",
        .default_text = "embedded",
-       .help = "Where KV blocks are kept; embedded: in this process.",
-       .only = {"embedded"}},
+       .help =
+           "Where KV blocks are kept. embedded: in this process. unix:PATH: in the store of this host's "
+           "mooncake_master, "
+           "which several servers share; what one of them computed is there for all. HOST:PORT: in this process, with "
+           "that store as a tier below.",
+       .accepts = is_store,
+       .accepted = "embedded, unix:PATH or HOST:PORT"},
       {.name = "dram-bytes",
        .kind = Kind::kBytes,
        .placeholder = "N",
        .default_text = "1GiB",
-       .help = "Memory for KV blocks, those in use and those cached; reserved at start.",
+       .help =
+           "Memory for KV blocks, those in use and those cached; reserved at start. With --store unix:PATH: what this "
+           "server brings to that store; it may be 0.",
        .low = kMiB,
-       .high = 64 * kTiB},
+       .high = 64 * kTiB,
+       .or_zero = true},
       {.name = "tail-bytes",
        .kind = Kind::kBytes,
        .placeholder = "N",
@@ -207,7 +219,8 @@ std::vector<Setting> server_settings() {
 
 std::vector<Setting> serving_settings() {
   std::vector<Setting> all;
-  for (const auto& group : {server_settings(), model_settings(), runtime_settings(), cache_settings()}) {
+  for (const auto& group :
+       {server_settings(), model_settings(), runtime_settings(), cache_settings(), token_settings()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;

@@ -67,7 +67,9 @@ bool holds(const std::vector<std::string>& values, std::string_view value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-bool in_range(const Setting& setting, std::int64_t number) { return number >= setting.low && number <= setting.high; }
+bool in_range(const Setting& setting, std::int64_t number) {
+  return (number >= setting.low && number <= setting.high) || (setting.or_zero && number == 0);
+}
 
 std::optional<Value> parse_integers(const Setting& setting, std::string_view text) {
   std::vector<std::int64_t> numbers;
@@ -94,6 +96,7 @@ std::optional<Value> parse_by_kind(const Setting& setting, std::string_view text
     case Kind::kText:
       if (text.empty() && setting.without_effect) return Value();
       if (text.empty() || text.find('\0') != std::string_view::npos) return std::nullopt;
+      if (setting.accepts != nullptr && !setting.accepts(text)) return std::nullopt;
       return std::string(text);
     case Kind::kChoice:
       if (!holds(setting.choices, text)) return std::nullopt;
@@ -140,7 +143,7 @@ std::string range_words(const Setting& setting, auto&& show) {
   const bool open_above = setting.high == std::numeric_limits<std::int64_t>::max();
   if (open_above && setting.low == std::numeric_limits<std::int64_t>::min()) return "of any size";
   if (open_above) return fmt::format("at least {}", show(setting.low));
-  return fmt::format("from {} to {}", show(setting.low), show(setting.high));
+  return fmt::format("from {} to {}{}", show(setting.low), show(setting.high), setting.or_zero ? ", or 0" : "");
 }
 
 std::string quoted(std::string_view text) { return describe_json(Json(std::string(text)), kQuotedBytesMax); }
@@ -164,7 +167,7 @@ std::string expectation(const Setting& setting) {
   const auto plain = [](std::int64_t number) { return fmt::format("{}", number); };
   const auto bytes = [](std::int64_t number) { return format_bytes(static_cast<std::uint64_t>(number)); };
   switch (setting.kind) {
-    case Kind::kText: return "text that is not empty";
+    case Kind::kText: return setting.accepts == nullptr ? "text that is not empty" : setting.accepted;
     case Kind::kChoice: {
       std::vector<std::string> supported;
       for (const std::string& choice : setting.choices) {

@@ -44,9 +44,12 @@ struct Setting {
   std::vector<std::string> choices = {};
   std::int64_t low = 0;  // of numbers
   std::int64_t high = std::numeric_limits<std::int64_t>::max();
-  std::vector<std::string> unsupported = {};  // well-formed values that this version refuses
-  std::vector<std::string> only = {};         // if not empty: the values that this version supports
-  bool secret = false;                        // shown as "(set)"
+  bool or_zero = false;                              // of whole numbers and bytes: 0 is taken, too
+  bool (*accepts)(std::string_view text) = nullptr;  // of text, which is to be ...
+  std::string accepted = {};                         // ... this, in the words of help and messages
+  std::vector<std::string> unsupported = {};         // well-formed values that this version refuses
+  std::vector<std::string> only = {};                // if not empty: the values that this version supports
+  bool secret = false;                               // shown as "(set)"
   Source source = Source::kEverywhere;
   // Taken because command lines written for another program have it, text may be empty there; `help` says why it does
   // nothing. Set to anything but its default, it is warned of.

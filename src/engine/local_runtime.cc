@@ -110,7 +110,7 @@ Result<void> LocalRuntime::check(const GenerateRequest& request) const {
   }
   const std::size_t tokens = request.prompt.size() + request.max_tokens - 1;
   const std::size_t blocks = (tokens + options_.block_tokens - 1) / options_.block_tokens;
-  const std::size_t pool_blocks = store_.stats().blocks_total;
+  const std::size_t pool_blocks = store_.blocks_total();
   if (blocks > pool_blocks) {
     return invalid_argument("prompt of {} tokens and max_tokens {} need {} KV blocks, the pool has {} (dram bytes {})",
                             request.prompt.size(), request.max_tokens, blocks, pool_blocks,

@@ -10,7 +10,7 @@ namespace {
 
 std::size_t context_of(const model::Model& model, const engine::RuntimeOptions& runtime, const store::Store* store) {
   std::size_t context = runtime.max_context == 0 ? model.config.max_positions : runtime.max_context;
-  if (store != nullptr) context = std::min<std::size_t>(context, store->stats().blocks_total * runtime.block_tokens);
+  if (store != nullptr) context = std::min<std::size_t>(context, store->blocks_total() * runtime.block_tokens);
   return context;
 }
 

@@ -33,6 +33,8 @@ struct ClientOptions {
   std::uint64_t segment_bytes = 0;
   std::string token;          // of a server beyond loopback
   bool shared_memory = true;  // false: TCP only, as from another host
+  // At the end its segment isn't unmounted but parked: its objects are there again for the next who brings as much.
+  bool keep_segment = false;
   Nanos connect_deadline = std::chrono::seconds(2);
   Nanos progress_deadline = std::chrono::seconds(10);  // a server that moves no byte for so long has failed
 };

@@ -95,6 +95,7 @@ inline constexpr std::uint8_t kChecksumValid = 1;
 inline constexpr std::uint8_t kReplica = 2;  // another copy of an object; found through its first copy, has no slot
 inline constexpr std::uint8_t kSoftPinned = 4;
 inline constexpr std::uint8_t kHardPinned = 8;
+inline constexpr std::uint8_t kHeldByPin = 16;  // of a reservation: its client has it pinned for as long as it wants it
 
 struct EntryMeta {
   std::uint16_t key_bytes = 0;

@@ -107,7 +107,8 @@ bool MasterCore::ranges_of_locked(std::uint32_t number, std::vector<Range>& rang
   if (meta.object_class >= kClasses) return false;
   if (!add(entry.location.load(std::memory_order_relaxed), entry.size.load(std::memory_order_relaxed), false))
     return false;
-  if (state_of(entry.commit.load(std::memory_order_relaxed)) == EntryState::kReserved) return true;
+  const bool reservation = state_of(entry.commit.load(std::memory_order_relaxed)) == EntryState::kReserved;
+  if (reservation || (meta.flags & kHeldByPin) != 0) return true;  // or one that was taken back from who has it pinned
   if (meta.key_bytes == 0 || meta.key_bytes > kKeyBytesMax) return false;
   if (meta.key_bytes <= kInlineKeyBytes) return true;
   const std::uint64_t key_at = entry.key[0].load(std::memory_order_relaxed);
@@ -198,6 +199,7 @@ void MasterCore::restore_places_locked(std::vector<Range>& ranges) {
       if (holding.state == EntryState::kReserved) {
         holding.reserved_at = clock_.ticks();  // what the last master put by itself is lost with it
         holding.by_client = true;
+        holding.held_by_pin = (unpack_meta(entry.meta.load(std::memory_order_relaxed)).flags & kHeldByPin) != 0;
         handed_out_.push_back(range.entry);
         ++counters_.reservations;
         if (holding.object_class == ObjectClass::kBlock) ++counters_.blocks_reserved;

@@ -21,7 +21,7 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
   }
   if (segment_of(number).state != SegmentState::kMounted)
     return unavailable("store: segment {} was unmounted", segment_of(number).name);
-  if (options_.reservation_lifetime != Nanos{0} &&
+  if (options_.reservation_lifetime != Nanos{0} && !holdings_[number].held_by_pin &&
       holdings_[number].reserved_at < ticks_ago_locked(options_.reservation_lifetime)) {
     return permission_denied("store: reservation {} was to be committed within {} s", number,
                              options_.reservation_lifetime / std::chrono::seconds(1));
@@ -31,6 +31,7 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
   }
   const std::uint64_t hash = checksum64(commit.key);
   if (const auto winner = find_locked(commit.key, hash); winner && !commit.replace) {
+    if (commit.keep_if_taken) return already_exists("store: the key is taken");
     Held held{*winner, generation_of(index_.entry(*winner).commit.load(std::memory_order_relaxed))};
     if (commit.pin_for != nullptr && !pin_locked(commit.key, hash, *commit.pin_for, commit.stamp))
       return resource_exhausted("store: an object has the most pins that one client can hold");

@@ -41,8 +41,9 @@ class MasterObserver {
 };
 
 struct CoreOptions {
-  std::size_t block_bytes = 0;                // size of kBlock objects; 0: any, they lie in the heap like all others
-  std::uint64_t tail_bytes_max = UINT64_MAX;  // of kTail objects together
+  std::size_t block_bytes = 0;  // size of kBlock objects; 0: any, they lie in the heap like all others
+  // Of kTail objects together. Not set: a twentieth of what is mounted.
+  std::optional<std::uint64_t> tail_bytes_max;
   IndexWriter::Entries entries;
   // A removal that isn't forced is refused for so long after a read (the API's lease); 0: never. Eviction and the
   // safety of reads know nothing of it.
@@ -125,9 +126,16 @@ class MasterCore {
     std::span<const std::string> preferred = {};  // names of segments, the first that has or makes room
     std::span<const std::uint16_t> avoid = {};    // segments that hold another copy
     bool by_client = false;  // who fills it by itself, and says in its pin table until when it may be at that
+    // As by_client, for as long as the client likes: it pins the reservation once it knows of it. One that isn't pinned
+    // after kHeldPinDeadline is lost and taken back.
+    bool held_by_pin = false;
   };
+  static constexpr Nanos kHeldPinDeadline = std::chrono::seconds(30);
   Result<Space> reserve(const Wish& wish) NMC_EXCLUDES(mutex_);
+  // `count` of them, for a store that has block_bytes.
   Result<std::vector<Space>> reserve_blocks(std::size_t count, std::uint32_t client) NMC_EXCLUDES(mutex_);
+  // `count` of what is wished or none; nothing is evicted where that is known beforehand.
+  Result<std::vector<Space>> reserve_all(const Wish& wish, std::size_t count) NMC_EXCLUDES(mutex_);
   // False: there is no such reservation.
   bool abort(std::uint32_t entry, std::uint64_t generation, std::optional<std::uint32_t> client = std::nullopt)
       NMC_EXCLUDES(mutex_);
@@ -146,6 +154,7 @@ class MasterCore {
     std::optional<std::uint64_t> checksum;  // of the bytes, where the writer has it
     std::optional<std::uint32_t> client;    // whose reservation it must be
     bool replace = false;                   // takes the key over from the object that has it
+    bool keep_if_taken = false;             // kAlreadyExists when another has it, and the reservation stays
     bool soft_pin = false, hard_pin = false;
     // Further reservations with the same bytes, in other segments: each takes over where the copies before it are gone.
     // They go with the object. One that can't be committed is given back.
@@ -201,6 +210,7 @@ class MasterCore {
     std::uint64_t last_read = 0;          // stamp of the last use by a client that is gone
     std::uint64_t reserved_at = 0;        // ticks
     bool by_client = false;               // see Wish
+    bool held_by_pin = false;
   };
   static constexpr std::size_t kClasses = 3;
   static constexpr std::uint8_t kSoftOrder = kClasses, kNoOrder = kClasses + 1;
@@ -274,6 +284,10 @@ class MasterCore {
   // reserving
   Result<void> check_size_locked(ObjectClass object_class, std::size_t bytes) NMC_REQUIRES(mutex_);
   Result<Space> reserve_locked(const Wish& wish) NMC_REQUIRES(mutex_);
+  bool could_hold_locked(std::size_t bytes, std::size_t count) NMC_REQUIRES(mutex_);
+  bool is_lost_locked(std::uint32_t entry, const PinTable& owner, std::uint64_t now) NMC_REQUIRES(mutex_);
+  void take_back_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
+  std::uint64_t tail_bytes_max_locked() NMC_REQUIRES(mutex_);
   Result<void> make_tail_room_locked(std::size_t bytes) NMC_REQUIRES(mutex_);
   Result<std::uint32_t> take_entry_locked() NMC_REQUIRES(mutex_);
   bool grow_index_locked() NMC_REQUIRES(mutex_);

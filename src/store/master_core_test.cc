@@ -402,5 +402,42 @@ TEST(MasterEviction, SoftPinnedStayWhereThatIsTheRule) {
   EXPECT_EQ(master.put("k", "v").error().code, ErrorCode::kResourceExhausted);
 }
 
+TEST(MasterCore, AHeldReservationStaysWhileItsClientHasItPinned) {
+  TestMaster master;
+  master.mount("a", 1 << 20);
+  const PinTable& pins = master.reader().pins();
+  MasterCore::Wish wish{.object_class = ObjectClass::kBlock, .client = pins.client(), .held_by_pin = true};
+  const auto known = master.reserve("known", wish).value(), lost = master.reserve("lost", wish).value();
+  const std::uint64_t reserved = make_commit_word(known.generation, EntryState::kReserved);
+  ASSERT_TRUE(Pins::pin(master.core().entry(known.entry).commit, reserved, pins.word(known.entry), 0));
+  master.time().advance(MasterCore::kHeldPinDeadline / 2);
+  master.core().keep_house(std::chrono::hours(1));
+  EXPECT_EQ(master.stats().reservations, 2u) << "its client may not have heard of it yet";
+  master.time().advance(MasterCore::kHeldPinDeadline);
+  master.core().keep_house(std::chrono::hours(1));
+  EXPECT_EQ(master.stats().reservations, 1u);
+  EXPECT_FALSE(master.commit(lost, "lost"));
+  master.time().advance(std::chrono::hours(24));
+  master.core().keep_house(std::chrono::hours(1));
+  Pins::unpin(pins.word(known.entry));
+  EXPECT_TRUE(master.commit(known, "known")) << "however long it took";
+  EXPECT_EQ(master.get("known"), "known");
+}
+
+TEST(MasterCore, AllThatIsWishedIsReservedOrNothing) {
+  TestMaster master;
+  master.mount("a", 64 << 10);
+  ASSERT_TRUE(master.put("old", std::string(4096, 'o')));
+  MasterCore::Wish wish{.object_class = ObjectClass::kBlock, .bytes = 4096};
+  const auto refused = master.core().reserve_all(wish, 17);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_TRUE(master.get("old")) << "nothing is evicted in vain";
+  ASSERT_TRUE(master.core().reserve_all(wish, 15));
+  EXPECT_TRUE(master.get("old"));
+  ASSERT_TRUE(master.core().reserve_all(wish, 1));
+  EXPECT_FALSE(master.get("old"));
+}
+
 }  // namespace
 }  // namespace nmc::store

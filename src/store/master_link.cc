@@ -38,7 +38,7 @@ MasterLink::~MasterLink() {
     if (standing_ != nullptr) (void)standing_->call({.op = number_of(Op::kLeave)});
     return;
   }
-  (void)call(Op::kLeave, {});  // to the master that there is now
+  if (!options_.keep_segment) (void)call(Op::kLeave, {});  // to the master that there is now
 }
 
 Result<void> MasterLink::open() {

@@ -27,7 +27,7 @@ Result<void> MasterCore::check_size_locked(ObjectClass object_class, std::size_t
   std::uint64_t most = 0;
   for (const std::uint16_t number : mounted_locked()) most = std::max(most, segments_[number]->space.capacity());
   if (most == 0) return resource_exhausted("store: no segment is mounted, so there is no room for anything");
-  if (object_class == ObjectClass::kTail) most = std::min(most, options_.tail_bytes_max);
+  if (object_class == ObjectClass::kTail) most = std::min(most, tail_bytes_max_locked());
   if (bytes > most)
     return invalid_argument("store: {} of {} bytes, {} is the most there can be", name_of(object_class), bytes, most);
   return {};
@@ -57,6 +57,37 @@ Result<std::vector<MasterCore::Space>> MasterCore::reserve_blocks(std::size_t co
   return spaces;
 }
 
+Result<std::vector<MasterCore::Space>> MasterCore::reserve_all(const Wish& wish, std::size_t count) {
+  MutexLock lock(mutex_);
+  NMC_RETURN_IF_ERROR(check_size_locked(wish.object_class, wish.bytes));
+  if (!could_hold_locked(wish.bytes, count)) return no_room_locked("blocks", count * wish.bytes);
+  std::vector<Space> spaces;
+  while (spaces.size() < count) {
+    Result<Space> space = reserve_locked(wish);
+    if (!space) {
+      for (const Space& taken : spaces) abort_locked(taken.entry);
+      return Failure(std::move(space).error());
+    }
+    spaces.push_back(*space);
+  }
+  return spaces;
+}
+
+// Whether there is room for so many, perhaps in the place of what may go.
+bool MasterCore::could_hold_locked(std::size_t bytes, std::size_t count) {
+  sweep_limbo_locked();
+  const std::uint64_t each = OffsetAllocator::round_up(bytes);
+  std::uint64_t pieces = 0;
+  for (const std::uint16_t number : mounted_locked()) {
+    const SegmentSpace& space = segments_[number]->space;
+    pieces += space.pieces_possible(each, [this](std::uint32_t entry) NMC_NO_THREAD_SAFETY {
+      return stamp_if_evictable_locked(entry).has_value();
+    });
+    if (pieces >= count) return true;
+  }
+  return false;
+}
+
 Result<MasterCore::Space> MasterCore::reserve_locked(const Wish& wish) {
   if (auto injected = failpoint("store.reserve")) return Failure(*std::move(injected));
   NMC_RETURN_IF_ERROR(check_size_locked(wish.object_class, wish.bytes));
@@ -78,15 +109,17 @@ Result<MasterCore::Space> MasterCore::reserve_locked(const Wish& wish) {
   entry.size.store(wish.bytes, std::memory_order_release);
   entry.location.store(pack_location(at), std::memory_order_release);
   entry.owner.store(index_.epoch() << 32 | wish.client, std::memory_order_release);
-  entry.meta.store(pack_meta({0, static_cast<std::uint8_t>(wish.object_class), 0, 0}), std::memory_order_release);
+  const std::uint8_t flags = wish.held_by_pin ? kHeldByPin : 0;
+  entry.meta.store(pack_meta({0, static_cast<std::uint8_t>(wish.object_class), flags, 0}), std::memory_order_release);
   Holding& holding = holdings_[number];
   holding = Holding{};
   holding.placed = *placed;
   holding.object_class = wish.object_class;
   holding.state = EntryState::kReserved;
   holding.reserved_at = clock_.ticks();
-  holding.by_client = wish.by_client;
-  if (wish.by_client) handed_out_.push_back(number);
+  holding.by_client = wish.by_client || wish.held_by_pin;
+  holding.held_by_pin = wish.held_by_pin;
+  if (holding.by_client) handed_out_.push_back(number);
   MountedSegment& segment = *segments_[placed->segment];
   ++segment.entries;
   ++counters_.reservations;
@@ -95,9 +128,17 @@ Result<MasterCore::Space> MasterCore::reserve_locked(const Wish& wish) {
   return Space{number, generation, segment.segment.bytes(at.offset, wish.bytes), at};
 }
 
+std::uint64_t MasterCore::tail_bytes_max_locked() {
+  if (options_.tail_bytes_max) return *options_.tail_bytes_max;
+  constexpr std::uint64_t kShare = 20;
+  std::uint64_t capacity = 0;
+  for (const std::uint16_t number : mounted_locked()) capacity += segments_[number]->space.capacity();
+  return capacity / kShare;
+}
+
 Result<void> MasterCore::make_tail_room_locked(std::size_t bytes) {
-  const std::uint64_t wanted = OffsetAllocator::round_up(bytes);
-  while (tail_bytes_ > 0 && tail_bytes_ + wanted > options_.tail_bytes_max) {
+  const std::uint64_t wanted = OffsetAllocator::round_up(bytes), most = tail_bytes_max_locked();
+  while (tail_bytes_ > 0 && tail_bytes_ + wanted > most) {
     if (sweep_limbo_locked()) continue;
     if (auto injected = failpoint("store.evict")) return Failure(*std::move(injected));
     const auto victim = find_victim_locked({class_bit(ObjectClass::kTail), mounted_locked()});
@@ -228,7 +269,7 @@ void MasterCore::abort_locked(std::uint32_t entry) {
 }
 
 // A client may never have learned of its reservation, or couldn't say that it gave it up: the message, or the answer,
-// went with a master. It does say, without a message, since when it may be filling any.
+// went with a master. It does say, without a message, which of them it has.
 void MasterCore::take_back_lost_locked() {
   std::erase_if(handed_out_, [this](std::uint32_t entry) NMC_NO_THREAD_SAFETY {
     return holdings_[entry].state != EntryState::kReserved || !holdings_[entry].by_client;
@@ -236,17 +277,33 @@ void MasterCore::take_back_lost_locked() {
   if (handed_out_.empty()) return;
   for (const auto& client : clients_.all()) {
     const std::uint64_t now = clock_.ticks();  // before the look: a put that begins after it is younger
-    const std::uint64_t oldest = client->table.header().oldest_put.load(std::memory_order_seq_cst);
-    if (oldest > clock_.ticks()) continue;  // of another clock
     for (const std::uint32_t entry : handed_out_) {
-      const Holding& holding = holdings_[entry];
       const auto owner = static_cast<std::uint32_t>(index_.entry(entry).owner.load(std::memory_order_relaxed));
-      if (owner != client->table.client() || !holding.by_client || holding.reserved_at >= (oldest == 0 ? now : oldest))
-        continue;
-      abort_locked(entry);
-      ++counters_.aborts;
+      if (owner == client->table.client() && is_lost_locked(entry, client->table, now)) take_back_locked(entry);
     }
   }
+}
+
+bool MasterCore::is_lost_locked(std::uint32_t entry, const PinTable& owner, std::uint64_t now) {
+  const Holding& holding = holdings_[entry];
+  if (holding.state != EntryState::kReserved) return false;
+  if (holding.held_by_pin) {
+    return holding.reserved_at < ticks_ago_locked(kHeldPinDeadline) &&
+           pin_count_of(owner.word(entry).load(std::memory_order_relaxed)) == 0;
+  }
+  const std::uint64_t oldest = owner.header().oldest_put.load(std::memory_order_seq_cst);
+  if (oldest > clock_.ticks()) return false;  // of another clock
+  return holding.reserved_at < (oldest == 0 ? now : oldest);
+}
+
+// Should its client pin it in this instant after all, it either finds it gone, or keeps the space until it lets go.
+void MasterCore::take_back_locked(std::uint32_t entry) {
+  ++counters_.aborts;
+  if (!holdings_[entry].held_by_pin) return abort_locked(entry);
+  --counters_.reservations;
+  if (holdings_[entry].object_class == ObjectClass::kBlock) --counters_.blocks_reserved;
+  Pins::begin_dying(index_.entry(entry).commit);
+  bury_locked(entry);
 }
 
 std::size_t MasterCore::blocks_available() {

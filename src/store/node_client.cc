@@ -391,6 +391,7 @@ class NodeClient final : public Client {
     std::vector<std::vector<PlaceOnWire>> places(which.size());  // a place for each copy
     BodyWriter body;
     put_options(body, options);
+    body.put_u8(static_cast<std::uint8_t>(ObjectClass::kObject)).put_u8(static_cast<std::uint8_t>(Tenure::kPut));
     body.put_u32(static_cast<std::uint32_t>(which.size()));
     for (const std::size_t i : which) body.put_u64(size_of_parts(puts[i].parts));
     const Result<void> reserved = link_.call(Op::kReserve, body.bytes(), [&](const Channel::Reply& reply) {
@@ -434,12 +435,13 @@ class NodeClient final : public Client {
     }
     if (aborting > 0) {
       BodyWriter message;
-      message.put_u32(aborting).put_fixed(aborts.bytes());
+      message.put_u64(shared->reader().pins().identity()).put_u32(aborting).put_fixed(aborts.bytes());
       (void)link_.call(Op::kAbort, message.bytes());
     }
     if (committing.empty()) return;
     BodyWriter message;
     put_options(message, options);
+    message.put_u64(shared->reader().pins().identity()).put_u8(0);
     message.put_u32(static_cast<std::uint32_t>(committing.size())).put_fixed(commits.bytes());
     const Result<void> done = link_.call(Op::kCommit, message.bytes(), [&](const Channel::Reply& reply) {
       BodyReader reader = reply.reader();

@@ -109,6 +109,7 @@ Reply NodeServer::answer(Session& session, Request& request) {
     case Op::kRemoveMatching: return remove_matching(request);
     case Op::kReplicas: return replicas(request);
     case Op::kPing: return ping();
+    case Op::kStats: return stats();
   }
   return Error{ErrorCode::kUnsupported, fmt::format("store: there is no operation {}", request.op)};
 }
@@ -122,6 +123,14 @@ Reply NodeServer::where() {
 Reply NodeServer::ping() {
   BodyWriter body;
   body.put_u64(core_->index().boot_id()).put_u64(core_->index().epoch());
+  return Reply(std::move(body));
+}
+
+Reply NodeServer::stats() {
+  StoreStats stats;
+  core_->fill_counters(stats);
+  BodyWriter body;
+  put_stats(body, stats);
   return Reply(std::move(body));
 }
 
@@ -246,17 +255,14 @@ Reply NodeServer::unmount(Session& session, Request& request) {
 }
 
 // One at least; further ones as wanted, in other segments, as far as there are such and they have room.
-Result<std::vector<MasterCore::Space>> NodeServer::reserve_copies(std::uint64_t bytes, std::uint32_t client,
-                                                                  const PutOptions& options, bool by_client) {
+Result<std::vector<MasterCore::Space>> NodeServer::reserve_copies(MasterCore::Wish wish, const PutOptions& options) {
   std::vector<MasterCore::Space> spaces;
   std::vector<std::uint16_t> used;
   const std::size_t wanted = std::clamp<std::size_t>(options.replicas, 1, kCopiesMax);
+  wish.preferred = options.preferred_segments;
   while (spaces.size() < wanted) {
-    const auto space = core_->reserve({.bytes = bytes,
-                                       .client = client,
-                                       .preferred = options.preferred_segments,
-                                       .avoid = used,
-                                       .by_client = by_client});
+    wish.avoid = used;
+    const auto space = core_->reserve(wish);
     if (!space && spaces.empty()) {
       if (store_code_for(space.error()) == StoreCode::kNoAvailableHandle) operations_.count_no_room();
       return Failure(space.error());
@@ -265,22 +271,33 @@ Result<std::vector<MasterCore::Space>> NodeServer::reserve_copies(std::uint64_t 
     spaces.push_back(*space);
     used.push_back(space->at.segment);
   }
-  operations_.count_value(bytes);
+  operations_.count_value(wish.bytes);
   return spaces;
 }
 
 Reply NodeServer::reserve(Session& session, Request& request) {
-  const std::uint32_t client = static_cast<State&>(*session.state).client;
+  MasterCore::Wish wish;
+  wish.client = static_cast<State&>(*session.state).client;
   const PutOptions options = get_options(request.body);
+  const std::uint8_t object_class = request.body.get_u8("class");
+  const Tenure tenure = static_cast<Tenure>(request.body.get_u8("tenure"));
   const std::uint32_t count = request.body.get_count("sizes", 8);
   std::vector<std::uint64_t> sizes;
   for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) sizes.push_back(request.body.get_u64("size"));
   if (const auto done = request.body.finish(); !done) return done.error();
-  if (client == 0) return Error{ErrorCode::kInvalidArgument, "store: places are for those who have joined"};
+  if (wish.client == 0) return Error{ErrorCode::kInvalidArgument, "store: places are for those who have joined"};
+  if (object_class > static_cast<std::uint8_t>(ObjectClass::kObject) || tenure > Tenure::kHeld)
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("store: there is no class {}, or no such tenure", object_class)};
+  wish.object_class = static_cast<ObjectClass>(object_class);
+  wish.by_client = true;
+  wish.held_by_pin = tenure == Tenure::kHeld;
+  if (wish.held_by_pin && wish.object_class == ObjectClass::kBlock) return reserve_blocks(wish, sizes);
   BodyWriter body;
   std::size_t failed = 0;
   for (const std::uint64_t bytes : sizes) {
-    const auto spaces = reserve_copies(bytes, client, options, true);
+    wish.bytes = bytes;
+    const auto spaces = reserve_copies(wish, options);
     if (!spaces) {
       ++failed;
       put_code(body, no_room_code(spaces.error()));
@@ -295,9 +312,39 @@ Reply NodeServer::reserve(Session& session, Request& request) {
   return Reply(std::move(body));
 }
 
+// All or none, of one size. What is wrong comes as the message's error: it says how much is pinned and reserved.
+Reply NodeServer::reserve_blocks(const MasterCore::Wish& wish, std::span<const std::uint64_t> sizes) {
+  for (const std::uint64_t bytes : sizes) {
+    if (bytes != sizes[0])
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("store: blocks of {} and {} bytes in one message", sizes[0], bytes)};
+  }
+  std::vector<MasterCore::Space> spaces;
+  if (!sizes.empty()) {
+    MasterCore::Wish each = wish;
+    each.bytes = sizes[0];
+    auto reserved = core_->reserve_all(each, sizes.size());
+    if (!reserved) {
+      operations_.count_no_room();
+      return std::move(reserved).error();
+    }
+    spaces = *std::move(reserved);
+  }
+  BodyWriter body;
+  for (const MasterCore::Space& space : spaces) {
+    put_code(body, StoreCode::kOk);
+    body.put_u8(1);
+    put_place(body, {space.entry, space.generation, space.at.segment, space.at.offset});
+  }
+  operations_.count(Operation::kPutStart, sizes.size(), 0);
+  return Reply(std::move(body));
+}
+
 Reply NodeServer::commit(Session& session, Request& request) {
   const std::uint32_t client = static_cast<State&>(*session.state).client;
   const PutOptions options = get_options(request.body);
+  const std::uint64_t identity = request.body.get_u64("identity");
+  const bool keep = request.body.get_u8("keep") != 0;
   const std::uint32_t count = request.body.get_count("places", 4 + 8 + 1 + 8 + 4);
   std::vector<MasterCore::Commit> commits;
   std::deque<std::vector<MasterCore::Held>> copies;
@@ -314,33 +361,44 @@ Reply NodeServer::commit(Session& session, Request& request) {
     commit.checksum = request.body.get_u64("checksum");
     commit.key = request.body.get_string("key");
     commit.client = client;
+    commit.keep_if_taken = keep;
     commit.replace = options.replace;
     commit.soft_pin = options.soft_pin;
     commit.hard_pin = options.hard_pin;
     commits.push_back(commit);
   }
   if (const auto done = request.body.finish(); !done) return done.error();
-  if (client == 0) return Error{ErrorCode::kInvalidArgument, "store: places are for those who have joined"};
+  if (const auto done = check_places_are_of(client, identity); !done) return done.error();
   BodyWriter body;
   std::size_t failed = 0;
   for (MasterCore::Commit& commit : commits) {
     commit.stamp = clock_.stamp();
     const auto wrong = wrong_key(commit.key);
     const auto held = wrong ? Result<MasterCore::Held>(invalid_argument("key")) : core_->commit(commit);
-    if (!held) {
-      ++failed;
+    if (!held && !keep) {
       core_->abort(commit.entry, commit.generation, client);
       for (const MasterCore::Held& copy : commit.copies) core_->abort(copy.entry, copy.generation, client);
     }
+    failed += held ? 0 : 1;
     put_code(body, wrong ? *wrong : held ? StoreCode::kOk : store_code_for(held.error()));
   }
   operations_.count(Operation::kPutEnd, commits.size(), failed);
   return Reply(std::move(body));
 }
 
+// Places that a client was given by another store, before it joined this one, may look like some of its own.
+Result<void> NodeServer::check_places_are_of(std::uint32_t client, std::uint64_t identity) {
+  const PinTable* table = client == 0 ? nullptr : core_->find_client(client);
+  if (table == nullptr) return invalid_argument("store: places are for those who have joined");
+  if (table->identity() != identity) return permission_denied("store: the places are of another store");
+  return {};
+}
+
 Reply NodeServer::abort(Session& session, Request& request) {
   const std::uint32_t client = static_cast<State&>(*session.state).client;
+  const std::uint64_t identity = request.body.get_u64("identity");
   const std::uint32_t count = request.body.get_count("places", 4 + 8);
+  if (const auto done = check_places_are_of(client, identity); !done) return done.error();
   std::size_t failed = 0;
   for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) {
     const std::uint32_t entry = request.body.get_u32("entry");
@@ -392,7 +450,7 @@ awaitable<Result<StoreCode>> NodeServer::put_one(Session& session, Request& requ
   std::vector<MasterCore::Space> spaces;
   const std::uint32_t client = static_cast<State&>(*session.state).client;
   if (!settled) {
-    auto reserved = reserve_copies(bytes, client == 0 ? own_client_ : client, options, false);
+    auto reserved = reserve_copies({.bytes = bytes, .client = client == 0 ? own_client_ : client}, options);
     if (reserved)
       spaces = *std::move(reserved);
     else

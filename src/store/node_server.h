@@ -92,6 +92,7 @@ class NodeServer final : private net::MessageHandler {
   net::Reply reserve(net::Session& session, net::Request& request);
   net::Reply commit(net::Session& session, net::Request& request);
   net::Reply abort(net::Session& session, net::Request& request);
+  Result<void> check_places_are_of(std::uint32_t client, std::uint64_t identity);
   Awaited put(net::Session& session, net::Request& request);
   net::Reply exists(net::Request& request);
   net::Reply sizes(net::Request& request);
@@ -100,9 +101,10 @@ class NodeServer final : private net::MessageHandler {
   net::Reply remove_matching(net::Request& request);
   net::Reply replicas(net::Request& request);
   net::Reply ping();
+  net::Reply stats();
 
-  Result<std::vector<MasterCore::Space>> reserve_copies(std::uint64_t bytes, std::uint32_t client,
-                                                        const PutOptions& options, bool by_client);
+  Result<std::vector<MasterCore::Space>> reserve_copies(MasterCore::Wish wish, const PutOptions& options);
+  net::Reply reserve_blocks(const MasterCore::Wish& wish, std::span<const std::uint64_t> sizes);
   boost::asio::awaitable<Result<StoreCode>> put_one(net::Session& session, net::Request& request, std::string_view key,
                                                     std::uint64_t bytes, const PutOptions& options);
 

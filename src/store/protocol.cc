@@ -1,9 +1,49 @@
 #include "store/protocol.h"
 
+#include <iterator>
+
 namespace nmc::store {
 namespace {
 
 constexpr std::uint8_t kReplace = 1, kSoftPin = 2, kHardPin = 4;
+
+// All that StoreStats has, in the order in which they travel: new ones are added at the end.
+constexpr std::uint64_t StoreStats::*kStatsOnWire[] = {
+    &StoreStats::segment_bytes,
+    &StoreStats::used_bytes,
+    &StoreStats::tail_bytes,
+    &StoreStats::limbo_bytes,
+    &StoreStats::blocks_reserved,
+    &StoreStats::blocks_cached,
+    &StoreStats::objects,
+    &StoreStats::soft_pinned,
+    &StoreStats::reservations,
+    &StoreStats::commits,
+    &StoreStats::commit_duplicates,
+    &StoreStats::aborts,
+    &StoreStats::removes,
+    &StoreStats::evicted_objects,
+    &StoreStats::evicted_bytes,
+    &StoreStats::evict_skipped_pinned,
+    &StoreStats::evict_attempts,
+    &StoreStats::evict_failures,
+    &StoreStats::lookups,
+    &StoreStats::hits,
+    &StoreStats::misses,
+    &StoreStats::index_entries,
+    &StoreStats::index_entries_used,
+    &StoreStats::index_rebuilds,
+    &StoreStats::disk_objects,
+    &StoreStats::disk_used_bytes,
+    &StoreStats::disk_cap_bytes,
+    &StoreStats::disk_written_bytes,
+    &StoreStats::disk_read_bytes,
+    &StoreStats::disk_hits,
+    &StoreStats::disk_write_dropped,
+    &StoreStats::disk_errors,
+    &StoreStats::quarantined_entries,
+    &StoreStats::quarantined_bytes,
+};
 
 }  // namespace
 
@@ -11,6 +51,22 @@ std::optional<StoreCode> wrong_key(std::string_view key) {
   if (key.empty()) return StoreCode::kInvalidParams;
   if (key.size() > kKeyBytesMax) return StoreCode::kInvalidKey;
   return std::nullopt;
+}
+
+void put_stats(net::BodyWriter& writer, const StoreStats& stats) {
+  writer.put_u8(stats.disk ? 1 : 0).put_u32(std::size(kStatsOnWire));
+  for (const auto member : kStatsOnWire) writer.put_u64(stats.*member);
+}
+
+StoreStats get_stats(net::BodyReader& reader) {
+  StoreStats stats;
+  stats.disk = reader.get_u8("disk") != 0;
+  const std::uint32_t count = reader.get_count("stats", 8);
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
+    const std::uint64_t value = reader.get_u64("stat");
+    if (i < std::size(kStatsOnWire)) stats.*kStatsOnWire[i] = value;
+  }
+  return stats;
 }
 
 void put_options(net::BodyWriter& writer, const PutOptions& options) {

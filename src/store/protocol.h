@@ -22,7 +22,7 @@ enum class Op : std::uint16_t {
   kSegmentFile,     // Unix: number -> fd
   kMount,           // bytes, name -> number
   kUnmount,         // number
-  kReserve,         // sizes -> places, to be filled through shared memory
+  kReserve,         // class and sizes -> places, to be filled through shared memory
   kCommit,          // places, filled, with their keys -> codes
   kAbort,           // places
   kPut,             // keys and sizes; the bytes as payload -> codes
@@ -33,6 +33,13 @@ enum class Op : std::uint16_t {
   kRemoveMatching,  // pattern -> count
   kReplicas,        // key -> places by segment name
   kPing,
+  kStats,  // -> counters and gauges
+};
+
+// How long the places of a kReserve stay the client's.
+enum class Tenure : std::uint8_t {
+  kPut = 0,   // for as long as its pin table says that a put is at work
+  kHeld = 1,  // for as long as it has them pinned; blocks are all or none
 };
 
 // The most items in one message.
@@ -64,6 +71,9 @@ inline PlaceOnWire get_place(net::BodyReader& reader) {
   place.offset = reader.get_u64("offset");
   return place;
 }
+
+void put_stats(net::BodyWriter& writer, const StoreStats& stats);
+StoreStats get_stats(net::BodyReader& reader);
 
 void put_options(net::BodyWriter& writer, const PutOptions& options);
 PutOptions get_options(net::BodyReader& reader);

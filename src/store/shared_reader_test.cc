@@ -19,7 +19,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
-#include "store/store.h"
+#include "store/embedded_store.h"
 
 namespace nmc::store {
 namespace {
@@ -59,7 +59,7 @@ class SharedReaderTest : public testing::Test {
     options.dram_bytes = blocks * kBlockBytes;
     options.block_bytes = kBlockBytes;
     options.index_entries = blocks + 8;
-    store_ = Store::create(options).value();
+    store_ = EmbeddedStore::create(options).value();
   }
   // True when the object is the one just written.
   bool commit(std::string_view key, Pin* keep = nullptr) {
@@ -89,7 +89,7 @@ class SharedReaderTest : public testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
   }
 
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<EmbeddedStore> store_;
 };
 
 // What a child saw wrong, as its exit code.
@@ -275,7 +275,7 @@ TEST_F(SharedReaderTest, FilesThatDoNotBelongTogetherAreRefused) {
   open(8);
   TouchClock clock(real_clock());
   open(8);
-  const std::unique_ptr<Store> first = std::move(store_);
+  const std::unique_ptr<EmbeddedStore> first = std::move(store_);
   open(8);
   const auto refused = [&](const std::function<void(ClientFiles&)>& spoil) {
     ClientFiles files = first->add_client().value();
@@ -295,7 +295,7 @@ TEST_F(SharedReaderTest, FilesThatDoNotBelongTogetherAreRefused) {
 TEST_F(SharedReaderTest, SegmentsThatDoNotBelongToTheIndexAreAMiss) {
   TouchClock clock(real_clock());
   open(8);
-  const std::unique_ptr<Store> first = std::move(store_);
+  const std::unique_ptr<EmbeddedStore> first = std::move(store_);
   open(8);
   ASSERT_TRUE(commit("a"));
   ClientFiles files = store_->add_client().value();

@@ -46,7 +46,12 @@ class SegmentSpace {
 
   // Blocks that could be taken now if every entry with evictable(entry) were gone.
   template <class Evictable>
-  std::uint64_t blocks_possible(Evictable&& evictable) const;
+  std::uint64_t blocks_possible(Evictable&& evictable) const {
+    return extents_.block_bytes() == 0 ? 0 : pieces_possible(extents_.block_bytes(), evictable);
+  }
+  // The same for pieces of another size, of a space without blocks.
+  template <class Evictable>
+  std::uint64_t pieces_possible(std::uint64_t piece_bytes, Evictable&& evictable) const;
 
   // The entries that lie in the way of `bytes` in one piece, where the most recently used of them is oldest.
   // `stamp_of(entry)` is empty for an entry that can't go. Nothing: no such piece can be had.
@@ -82,24 +87,22 @@ bool SegmentSpace::all_entries(const OffsetAllocator::Chunk& chunk, Visit&& visi
 }
 
 template <class Evictable>
-std::uint64_t SegmentSpace::blocks_possible(Evictable&& evictable) const {
-  const std::uint64_t block_bytes = extents_.block_bytes();
-  if (block_bytes == 0) return 0;
-  std::uint64_t blocks = 0, run_bytes = 0;
+std::uint64_t SegmentSpace::pieces_possible(std::uint64_t piece_bytes, Evictable&& evictable) const {
+  std::uint64_t pieces = 0, run_bytes = 0;
   for (auto at = heap_.first_chunk(); at != OffsetAllocator::kNone; at = heap_.next_chunk(at)) {
     const OffsetAllocator::Chunk chunk = heap_.chunk(at);
     if (chunk.used && is_extent(chunk.owner)) {
       for (const std::uint32_t entry : extents_.blocks_in(static_cast<std::uint32_t>(chunk.owner))) {
-        if (entry == BlockExtents::kNoBlock || evictable(entry)) ++blocks;
+        if (entry == BlockExtents::kNoBlock || evictable(entry)) ++pieces;
       }
     } else if (!chunk.used || evictable(static_cast<std::uint32_t>(chunk.owner))) {
       run_bytes += chunk.bytes;
       continue;
     }
-    blocks += run_bytes / block_bytes;
+    pieces += run_bytes / piece_bytes;
     run_bytes = 0;
   }
-  return blocks + run_bytes / block_bytes;
+  return pieces + run_bytes / piece_bytes;
 }
 
 template <class StampOf>

@@ -5,8 +5,9 @@
 // and a class. It is immutable after commit. A read is right or it is a miss: a Pin keeps its object where it is, and
 // evictor and remover wait for nobody (a pinned victim goes to limbo and is freed with its last pin).
 //
-// Underneath lie the shared structures of index.h, pin_table.h and segment.h; here the master lives in this process, on
-// a memfd. All methods are thread-safe; lookups take no lock.
+// Underneath lie the shared structures of index.h, pin_table.h and segment.h. Their master lives in this process
+// (embedded_store.h), or is the node's, which several processes share (node_store.h). All methods are thread-safe;
+// lookups take no lock and send no message.
 #pragma once
 
 #include <atomic>
@@ -39,11 +40,7 @@ enum class ObjectClass : std::uint8_t {
 enum class Source : std::uint8_t { kDram, kDisk, kRemote };
 
 class Store;
-class DiskTier;           // internal: write-behind and restore
-class MasterCore;         // internal: allocator, order, commit and eviction
-class TouchClock;         // stamps of uses
 class SharedStoreReader;  // a client's side of the shared structures: shared_reader.h
-struct ClientFiles;       // shared_reader.h
 
 // A committed object held in place: bytes() stay valid and unchanged until the Pin goes; they are mapped read-only.
 // Moves, never copies. May outlive nothing: destroy all pins before their Store. Safe to destroy on any thread.
@@ -65,12 +62,12 @@ class Pin {
   std::span<const std::byte> bytes() const { return bytes_; }
   std::uint64_t generation() const { return generation_; }
   Source source() const { return source_; }
+  void set_source(Source source) { source_ = source; }  // for who fetched it
   // Another pin on the same object. One client can hold 65,535 pins on an object; a lookup beyond that misses, and this
   // stops the process.
   Pin duplicate() const;
 
  private:
-  friend class Store;
   friend class SharedStoreReader;
   void unpin();
   void take(Pin& other) {
@@ -89,24 +86,38 @@ class Pin {
 // Moves, never copies. The holder alone writes; content is undefined until written.
 class Reservation {
  public:
+  struct Parts {
+    std::uint32_t entry = 0;
+    ObjectClass object_class = ObjectClass::kObject;
+    std::uint64_t generation = 0;
+    std::span<std::byte> bytes;
+    std::uint64_t home = 0;  // which of the stores that `store` has been a member of
+  };
+
   Reservation() = default;
-  Reservation(Reservation&& other) noexcept;
+  Reservation(Store& store, const Parts& parts) : store_(&store), parts_(parts) {}  // for stores
+  Reservation(Reservation&& other) noexcept
+      : store_(std::exchange(other.store_, nullptr)), parts_(std::exchange(other.parts_, {})) {}
   Reservation& operator=(Reservation&& other) noexcept;
   ~Reservation();
 
   explicit operator bool() const { return store_ != nullptr; }
-  std::span<std::byte> bytes() const { return bytes_; }
-  ObjectClass object_class() const { return object_class_; }
+  std::span<std::byte> bytes() const { return parts_.bytes; }
+  ObjectClass object_class() const { return parts_.object_class; }
   // That the object will have when this is committed and wins.
-  std::uint64_t generation() const { return generation_; }
+  std::uint64_t generation() const { return parts_.generation; }
+
+  // For stores:
+  const Store* store() const { return store_; }
+  const Parts& parts() const { return parts_; }
+  void forget() {  // its space is an object's now
+    store_ = nullptr;
+    parts_ = {};
+  }
 
  private:
-  friend class Store;
   Store* store_ = nullptr;
-  std::uint32_t entry_ = 0;
-  ObjectClass object_class_ = ObjectClass::kObject;
-  std::uint64_t generation_ = 0;
-  std::span<std::byte> bytes_;
+  Parts parts_;
 };
 
 struct StoreOptions {
@@ -117,6 +128,10 @@ struct StoreOptions {
   Path disk_dir;                          // empty: no disk tier
   std::uint64_t disk_bytes = std::uint64_t{8} << 30;
   const Clock* clock = &real_clock();  // outlives the store
+  // "": the master lives in this process. "unix:PATH": it is the node's that answers there, dram_bytes are brought to
+  // it (0: none), tail and disk are its own matter. "HOST:PORT": as "", and that store is a tier below memory and disk.
+  std::string server;
+  std::string token;  // of that server
 };
 
 // Counters since creation and gauges of now; a consistent-enough snapshot for metrics.
@@ -153,78 +168,61 @@ struct Run {
 
 class Store {
  public:
-  // Fails when the memory can't be reserved, or the disk folder is unusable (in use by a live process, other version).
+  // The kind that options.server names. Fails when the memory can't be reserved, the disk folder is unusable (in use by
+  // a live process, other version), or the server can't be reached.
   static Result<std::unique_ptr<Store>> create(StoreOptions options);
-  ~Store();  // all pins and reservations must be gone; flushes the disk tier
+  virtual ~Store() = default;  // all pins and reservations must be gone; flushes the disk tier
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
   // Space for one object. Evicts what is unpinned, oldest first, to make room. kResourceExhausted: everything is pinned
-  // or reserved (the message says how much of each); kInvalidArgument: larger than the segment could ever hold.
-  Result<Reservation> reserve(ObjectClass object_class, std::size_t bytes);
+  // or reserved (the message says how much of each); kInvalidArgument: larger than a segment could ever hold;
+  // kUnavailable: the node's master doesn't answer.
+  virtual Result<Reservation> reserve(ObjectClass object_class, std::size_t bytes) = 0;
   // `count` blocks or none.
-  Result<std::vector<Reservation>> reserve_blocks(std::size_t count);
-  // Blocks that reserve_blocks could get now: free plus evictable.
-  std::size_t blocks_available() const;
+  virtual Result<std::vector<Reservation>> reserve_blocks(std::size_t count) = 0;
+  // How many blocks there is memory for, used or not.
+  virtual std::size_t blocks_total() const = 0;
 
   // Publishes a filled reservation under `key` and pins it. When the key is taken already, the reservation's space is
   // given back and the result pins the existing object. Either way the returned pin is the object that readers see. On
   // failure the reservation stays with the caller, its bytes untouched.
-  Result<Pin> commit(Reservation&& reservation, std::string_view key);
+  virtual Result<Pin> commit(Reservation&& reservation, std::string_view key) = 0;
   // The same without a pin to hold.
-  Result<void> put(ObjectClass object_class, std::string_view key, std::span<const std::byte> bytes);
+  virtual Result<void> put(ObjectClass object_class, std::string_view key, std::span<const std::byte> bytes) = 0;
 
   // Pins the object if it is in memory. Counts as a use.
-  std::optional<Pin> lookup(std::string_view key);
-  // Memory, else disk: restores it into a reservation first. An object of another size than `bytes` (0: any) is a miss.
-  std::optional<Pin> fetch(std::string_view key, ObjectClass object_class, std::size_t bytes = 0);
-  // The longest run of kBlock objects keys[0..] that was really read: memory first, disk where that ends; a fault ends
-  // the run, never fails it. Touches from the last to the first, so that a chain is evicted from its end.
-  Run fetch_run(std::span<const std::string> keys);
+  virtual std::optional<Pin> lookup(std::string_view key) = 0;
+  // Memory, else the tiers below: restores it into a reservation first. An object of another size than `bytes` (0: any)
+  // is a miss.
+  virtual std::optional<Pin> fetch(std::string_view key, ObjectClass object_class, std::size_t bytes = 0) = 0;
+  // The longest run of kBlock objects keys[0..] that was really read: memory first, the tiers below where that ends; a
+  // fault ends the run, never fails it. Touches from the last to the first, so that a chain is evicted from its end.
+  virtual Run fetch_run(std::span<const std::string> keys) = 0;
   // How many of keys[0..] are in memory or on disk now. A hint: nothing is pinned.
-  std::size_t probe_run(std::span<const std::string> keys) const;
+  virtual std::size_t probe_run(std::span<const std::string> keys) const = 0;
 
   // Counts as a use of all of them, the last one first, so that the chain they form is evicted from its end. For who
   // held a chain without fetching it (blocks it committed itself) and is about to drop it.
-  void touch_run(std::span<const Pin> chain);
+  virtual void touch_run(std::span<const Pin> chain) = 0;
 
   // True when the key was there. Readers that hold it keep reading; nobody finds it afterwards, not after a restart
   // either.
-  bool remove(std::string_view key);
+  virtual bool remove(std::string_view key) = 0;
 
-  // Waits until all that was committed before the call is on disk as the fsync policy has it. Ok at once without a
-  // disk. kIo when writes failed or were dropped since the last flush.
-  Result<void> flush();
-  StoreStats stats() const;
+  // Waits until all that was committed before the call is in the tiers below, on disk as the fsync policy has it. Ok at
+  // once without any. kIo when writes failed or were dropped since the last flush.
+  virtual Result<void> flush() = 0;
+  virtual StoreStats stats() const = 0;
   const StoreOptions& options() const { return options_; }
 
-  // Lets another process read: a pin table of its own, and the files that SharedStoreReader::open maps. Segments are
-  // opened through this store, so in this process or a forked child.
-  Result<ClientFiles> add_client();
-  // The client is gone for good: what it had pinned no longer is.
-  void drop_client(std::uint32_t client);
+ protected:
+  explicit Store(StoreOptions options) : options_(std::move(options)) {}
+  const StoreOptions options_;
 
  private:
   friend class Reservation;
-  explicit Store(StoreOptions options);
-  Result<void> start();
-
-  void give_back(const Reservation& reservation);
-  struct CommitExtras {
-    std::optional<std::uint64_t> checksum;                 // of the bytes, where the writer has it
-    const std::atomic<bool>* restore_cancelled = nullptr;  // the bytes come from the disk tier
-  };
-  Result<Pin> commit_as(Reservation& reservation, std::string_view key, const CommitExtras& extras);
-  std::optional<Pin> find(std::string_view key);  // lookup() that counts nothing
-  // From disk into memory. Nothing: a miss; `why` says what went wrong, if something did.
-  std::optional<Pin> restore(std::string_view key, ObjectClass object_class, std::size_t bytes, std::string* why);
-  std::optional<Pin> restore_block(std::span<std::optional<Pin>> later, std::string_view key, std::string* why);
-
-  StoreOptions options_;
-  std::unique_ptr<TouchClock> clock_;
-  std::unique_ptr<MasterCore> master_;
-  std::unique_ptr<SharedStoreReader> reader_;  // the lookups of this process: a client like any other
-  std::unique_ptr<DiskTier> disk_;             // may be null
+  virtual void give_back(const Reservation::Parts& parts) = 0;
 };
 
 }  // namespace nmc::store

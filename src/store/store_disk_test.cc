@@ -12,7 +12,7 @@
 
 #include "base/failpoint.h"
 #include "base/files.h"
-#include "store/store.h"
+#include "store/embedded_store.h"
 
 namespace nmc::store {
 namespace {
@@ -36,7 +36,7 @@ class StoreDiskTest : public testing::Test {
     options.tail_bytes = blocks * kBlockBytes / 2;
     options.disk_dir = folder_.path() / "disk";
     options.disk_bytes = std::uint64_t{64} << 20;
-    store_ = Store::create(options).value();
+    store_ = EmbeddedStore::create(options).value();
   }
 
   static std::string content(std::string_view text, std::size_t bytes) {
@@ -96,7 +96,7 @@ class StoreDiskTest : public testing::Test {
 
   TemporaryFolder folder_;
   std::unique_ptr<std::latch> held_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<EmbeddedStore> store_;
 };
 
 TEST_F(StoreDiskTest, WhatWasCommittedIsThereAfterARestart) {
@@ -315,7 +315,7 @@ TEST_F(StoreDiskTest, AFailedReadEndsTheRunWithItsReason) {
 TEST_F(StoreDiskTest, AFolderInUseIsRefused) {
   open(8);
   StoreOptions options = store_->options();
-  EXPECT_EQ(Store::create(options).error().code, ErrorCode::kAlreadyExists);
+  EXPECT_EQ(EmbeddedStore::create(options).error().code, ErrorCode::kAlreadyExists);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "store/allocator.h"
-#include "store/store.h"
+#include "store/embedded_store.h"
 
 namespace nmc::store {
 namespace {
@@ -59,7 +59,7 @@ class StoreModelTest : public testing::Test {
     options.block_bytes = kBlockBytes;
     options.tail_bytes = kTailBytes;
     options.index_entries = 80;
-    store_ = Store::create(options).value();
+    store_ = EmbeddedStore::create(options).value();
   }
 
   std::string random_key() {
@@ -203,7 +203,7 @@ class StoreModelTest : public testing::Test {
   }
 
   Rng rng_{0};
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<EmbeddedStore> store_;
   std::map<std::string, Object> model_;
   std::vector<Open> open_;
   std::vector<Held> held_;
@@ -279,7 +279,7 @@ class StoreThreadsTest : public testing::Test {
     options.dram_bytes = 40 * kBlockBytes;
     options.block_bytes = kBlockBytes;
     options.index_entries = 64;
-    store_ = Store::create(options).value();
+    store_ = EmbeddedStore::create(options).value();
   }
 
   static std::string key_of(std::size_t i) { return "key" + std::to_string(i); }
@@ -338,7 +338,7 @@ class StoreThreadsTest : public testing::Test {
     }
   }
 
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<EmbeddedStore> store_;
   std::atomic<int> wrong_{0}, missed_{0};
 };
 

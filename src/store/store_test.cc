@@ -1,5 +1,3 @@
-#include "store/store.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <thread>
 
 #include "base/failpoint.h"
+#include "store/embedded_store.h"
 
 namespace nmc::store {
 namespace {
@@ -26,7 +25,7 @@ class StoreTest : public testing::Test {
     options.tail_bytes = tail_bytes;
     options.index_entries = entries;
     options.clock = &clock_;
-    store_ = Store::create(options).value();
+    store_ = EmbeddedStore::create(options).value();
   }
 
   static void fill(std::span<std::byte> bytes, std::string_view key) {
@@ -60,7 +59,7 @@ class StoreTest : public testing::Test {
   }
 
   ManualClock clock_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<EmbeddedStore> store_;
 };
 
 TEST_F(StoreTest, AnObjectIsReadWhereItWasWritten) {
@@ -318,10 +317,10 @@ TEST_F(StoreTest, InjectedFaultsAreErrorsAndLeaveNothingBehind) {
 TEST_F(StoreTest, OptionsThatCannotWorkAreRefused) {
   StoreOptions options;
   options.dram_bytes = 0;
-  EXPECT_EQ(Store::create(options).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(EmbeddedStore::create(options).error().code, ErrorCode::kInvalidArgument);
   options.dram_bytes = 1000;
   options.block_bytes = 1001;
-  EXPECT_EQ(Store::create(options).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(EmbeddedStore::create(options).error().code, ErrorCode::kInvalidArgument);
 }
 
 TEST_F(StoreTest, APinThatOutlivesItsStoreStopsTheProcess) {

@@ -1,0 +1,252 @@
+#include "store/embedded_store.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/failpoint.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+namespace nmc::store {
+namespace {
+
+CoreOptions core_options(const StoreOptions& options) {
+  constexpr std::size_t kSpare = 1024;  // reservations, tails and limbo
+  constexpr std::size_t kObjectBytesAssumed = 16 * 1024;
+  const std::size_t objects = options.block_bytes > 0 ? 2 * (options.dram_bytes / options.block_bytes)
+                                                      : options.dram_bytes / kObjectBytesAssumed;
+  const std::size_t entries = options.index_entries > 0 ? options.index_entries : objects + kSpare;
+  CoreOptions core;
+  core.block_bytes = options.block_bytes;
+  core.tail_bytes_max = options.tail_bytes.value_or(options.dram_bytes / 20);
+  core.entries.initial = static_cast<std::uint32_t>(std::min<std::size_t>(entries, kIndexEntriesMax));
+  return core;
+}
+
+}  // namespace
+
+EmbeddedStore::~EmbeddedStore() {
+  disk_.reset();  // writes its queue, which has pins
+  if (reader_ == nullptr) return;
+  NMC_REQUIRE(reader_->pins_held() == 0, "{} pins outlive their store", reader_->pins_held());
+  NMC_REQUIRE(stats().reservations == 0, "{} reservations outlive their store", stats().reservations);
+}
+
+Result<std::unique_ptr<EmbeddedStore>> EmbeddedStore::create(StoreOptions options) {
+  std::unique_ptr<EmbeddedStore> store(new EmbeddedStore(std::move(options)));
+  NMC_RETURN_IF_ERROR(store->start());
+  return store;
+}
+
+Result<void> EmbeddedStore::start() {
+  NMC_ASSIGN_OR_RETURN(master_, MasterCore::create(core_options(options_), SharedFiles::in_memory(), clock_));
+  NMC_RETURN_IF_ERROR(master_->mount("store", options_.dram_bytes, 0));
+  log_info("store: {} bytes in a memfd, gone with its last holder; {} index entries", options_.dram_bytes,
+           master_->index().entries_ready());
+  NMC_ASSIGN_OR_RETURN(ClientFiles files, add_client());
+  const std::uint32_t own = files.client;
+  NMC_ASSIGN_OR_RETURN(reader_, SharedStoreReader::open(std::move(files), clock_));
+  // Our own pins are the engine's: a miss would only make it compute what it holds. Others are held to a quarter.
+  master_->set_limbo_cap(options_.dram_bytes / 4, own);
+  if (options_.disk_dir.empty()) return {};
+  DiskLogOptions log;
+  log.folder = options_.disk_dir;
+  log.bytes_max = options_.disk_bytes;
+  log.clock = options_.clock;
+  // What is queued is evicted last, so the queue leaves half of the memory to the order of use.
+  const std::uint64_t queue_bytes_max = std::max<std::uint64_t>(options_.dram_bytes / 2, options_.block_bytes);
+  NMC_ASSIGN_OR_RETURN(disk_, DiskTier::open(std::move(log), *master_, clock_, queue_bytes_max));
+  master_->set_observer(disk_.get());
+  return {};
+}
+
+Result<ClientFiles> EmbeddedStore::add_client() {
+  NMC_ASSIGN_OR_RETURN(const PinTable* table, master_->add_client(Clients::Kind::kUser));
+  return master_->files_for(*table);
+}
+
+void EmbeddedStore::drop_client(std::uint32_t client) { master_->drop_client(client); }
+
+Reservation EmbeddedStore::reservation_of(const MasterCore::Space& space, ObjectClass object_class) {
+  return Reservation(*this, {space.entry, object_class, space.generation, space.bytes});
+}
+
+Result<Reservation> EmbeddedStore::reserve(ObjectClass object_class, std::size_t bytes) {
+  NMC_ASSIGN_OR_RETURN(const MasterCore::Space space,
+                       master_->reserve({object_class, bytes, reader_->pins().client()}));
+  return reservation_of(space, object_class);
+}
+
+Result<std::vector<Reservation>> EmbeddedStore::reserve_blocks(std::size_t count) {
+  NMC_ASSIGN_OR_RETURN(const auto spaces, master_->reserve_blocks(count, reader_->pins().client()));
+  std::vector<Reservation> reservations;
+  reservations.reserve(count);
+  for (const MasterCore::Space& space : spaces) reservations.push_back(reservation_of(space, ObjectClass::kBlock));
+  return reservations;
+}
+
+std::size_t EmbeddedStore::blocks_total() const {
+  StoreStats stats;
+  master_->fill_counters(stats);
+  return stats.blocks_total;
+}
+
+std::size_t EmbeddedStore::blocks_available() const { return master_->blocks_available(); }
+
+void EmbeddedStore::give_back(const Reservation::Parts& parts) { master_->abort(parts.entry, parts.generation); }
+
+Result<Pin> EmbeddedStore::commit(Reservation&& reservation, std::string_view key) {
+  return commit_as(reservation, key, {});
+}
+
+Result<Pin> EmbeddedStore::commit_as(Reservation& reservation, std::string_view key, const CommitExtras& extras) {
+  NMC_REQUIRE(reservation.store() == this, "the reservation is empty or another store's");
+  MasterCore::Commit commit;
+  commit.entry = reservation.parts().entry;
+  commit.generation = reservation.generation();
+  commit.key = key;
+  commit.pin_for = &reader_->pins();
+  commit.stamp = clock_.stamp();
+  commit.checksum = extras.checksum;
+  commit.restore_cancelled = extras.restore_cancelled;
+  NMC_ASSIGN_OR_RETURN(const MasterCore::Held held, master_->commit(commit));
+  reservation.forget();
+  return reader_->adopt(held.entry, held.generation);
+}
+
+Result<void> EmbeddedStore::put(ObjectClass object_class, std::string_view key, std::span<const std::byte> bytes) {
+  NMC_ASSIGN_OR_RETURN(Reservation reservation, reserve(object_class, bytes.size()));
+  CommitExtras extras;
+  extras.checksum = copy_and_checksum64(reservation.bytes(), bytes);
+  NMC_ASSIGN_OR_RETURN(const Pin pin, commit_as(reservation, key, extras));
+  return {};
+}
+
+std::optional<Pin> EmbeddedStore::lookup(std::string_view key) {
+  std::optional<Pin> pin = find(key);
+  reader_->count_lookup(pin.has_value());
+  return pin;
+}
+
+std::optional<Pin> EmbeddedStore::find(std::string_view key) {
+  Pin pin;
+  SharedStoreReader::Answer answer = reader_->find(key, pin);
+  if (answer == SharedStoreReader::Answer::kUnsettled) {
+    const auto held = master_->pin(key, reader_->pins(), clock_.stamp());
+    if (!held) return std::nullopt;
+    return reader_->adopt(held->entry, held->generation);
+  }
+  if (answer == SharedStoreReader::Answer::kMiss) return std::nullopt;
+  return pin;
+}
+
+std::optional<Pin> EmbeddedStore::fetch(std::string_view key, ObjectClass object_class, std::size_t bytes) {
+  std::optional<Pin> pin = find(key);
+  const bool fits = pin && (bytes == 0 || pin->bytes().size() == bytes);
+  reader_->count_lookup(fits);
+  if (fits) return pin;
+  if (pin) return std::nullopt;
+  std::string why;
+  pin = restore(key, object_class, bytes, &why);
+  if (!why.empty()) log_info("store: not restored: {}", why);
+  return pin && (bytes == 0 || pin->bytes().size() == bytes) ? std::move(pin) : std::nullopt;
+}
+
+std::optional<Pin> EmbeddedStore::restore(std::string_view key, ObjectClass object_class, std::size_t bytes,
+                                          std::string* why) {
+  if (disk_ == nullptr) return std::nullopt;
+  const DiskTier::Restoring restoring(*disk_, key);  // before the look: a removal from here on is seen
+  const std::optional<std::uint64_t> size = disk_->size_of(key);
+  if (!size) return std::nullopt;
+  if (bytes != 0 && *size != bytes) {
+    *why = fmt::format("{} bytes on disk, expected {}", *size, bytes);
+    return std::nullopt;
+  }
+  const auto give_up = [why](const Error& error) {
+    *why = error.message;
+    return std::nullopt;
+  };
+  if (const auto injected = failpoint("store.restore")) return give_up(*injected);
+  Result<Reservation> reservation = reserve(object_class, *size);
+  if (!reservation) return give_up(reservation.error());
+  if (!disk_->read(key, reservation->bytes(), why)) return std::nullopt;
+  CommitExtras extras;
+  extras.restore_cancelled = &restoring.cancelled();
+  const std::uint64_t own = reservation->generation();
+  Result<Pin> pin = commit_as(*reservation, key, extras);
+  if (!pin && pin.error().code == ErrorCode::kCancelled) return find(key);  // removed; perhaps there anew
+  if (!pin) return give_up(pin.error());
+  if (pin->generation() == own) {  // else somebody else's was first, and that one lay in memory
+    pin->set_source(Source::kDisk);
+    disk_->count_hit();
+  }
+  return *std::move(pin);
+}
+
+Run EmbeddedStore::fetch_run(std::span<const std::string> keys) {
+  Run run;
+  // First all that is in memory: restoring an earlier block must not evict a later one.
+  std::vector<std::optional<Pin>> found;
+  for (const std::string& key : keys) {
+    std::optional<Pin> pin = find(key);
+    const bool fits = pin && pin->bytes().size() == options_.block_bytes;
+    reader_->count_lookup(fits);
+    if (!pin && (disk_ == nullptr || disk_->size_of(key) != options_.block_bytes)) break;
+    if (pin && !fits) {
+      run.stop_reason = fmt::format("{} bytes in memory, expected {}", pin->bytes().size(), options_.block_bytes);
+      break;
+    }
+    found.push_back(std::move(pin));
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!found[i]) found[i] = restore_block(std::span(found).subspan(i + 1), keys[i], &run.stop_reason);
+    if (!found[i]) break;
+    if (found[i]->source() == Source::kDisk) ++run.from_disk;
+    run.pins.push_back(*std::move(found[i]));
+  }
+  touch_run(run.pins);
+  return run;
+}
+
+// Gives up blocks that come later in the chain, from its end, where there is no room otherwise.
+std::optional<Pin> EmbeddedStore::restore_block(std::span<std::optional<Pin>> later, std::string_view key,
+                                                std::string* why) {
+  for (;;) {
+    if (master_->blocks_available() > 0 || later.empty()) {
+      return restore(key, ObjectClass::kBlock, options_.block_bytes, why);
+    }
+    later.back().reset();
+    later = later.first(later.size() - 1);
+  }
+}
+
+void EmbeddedStore::touch_run(std::span<const Pin> chain) {
+  for (auto pin = chain.rbegin(); pin != chain.rend(); ++pin) reader_->touch(*pin);
+}
+
+std::size_t EmbeddedStore::probe_run(std::span<const std::string> keys) const {
+  std::size_t count = 0;
+  const auto there = [this](const std::string& key) {
+    return reader_->contains(key) || (disk_ != nullptr && disk_->size_of(key) == options_.block_bytes);
+  };
+  while (count < keys.size() && there(keys[count])) ++count;
+  return count;
+}
+
+bool EmbeddedStore::remove(std::string_view key) {
+  const bool was_there = master_->remove(key) == MasterCore::Removal::kRemoved;
+  if (disk_ != nullptr) disk_->wait_removed(key);
+  return was_there;
+}
+
+Result<void> EmbeddedStore::flush() { return disk_ == nullptr ? Result<void>() : disk_->flush(); }
+
+StoreStats EmbeddedStore::stats() const {
+  StoreStats stats;
+  master_->fill_stats(stats);
+  if (disk_ != nullptr) disk_->fill_stats(stats);
+  return stats;
+}
+
+}  // namespace nmc::store

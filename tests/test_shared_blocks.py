@@ -1,0 +1,121 @@
+"""Several servers on one host whose KV blocks lie in the store of that host's master: `--store unix:PATH`."""
+
+import openai
+import pytest
+
+from store_processes import Host, eventually
+
+PROMPT = "The cache of keys and values is an object with a layout, an owner, a lifetime and a wire format. " * 6
+MEMORY = ("--dram-bytes", "64MiB")
+
+
+@pytest.fixture
+def host(bin_dir, tmp_path):
+    made = Host(bin_dir, tmp_path)
+    yield made
+    made.clean_up()
+
+
+def complete(server, prompt=PROMPT, timeout=120):
+    """Text, usage."""
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=timeout) as client:
+        answer = client.completions.create(model="nano-mooncake", prompt=prompt, max_tokens=8, temperature=0)
+    return answer.choices[0].text, answer.usage
+
+
+def end(*servers):
+    for server in servers:
+        server.terminate()
+        assert server.wait() == 0, "".join(server.log)
+
+
+def test_what_one_server_computed_is_there_for_another_once(host, start_server):
+    master = host.start_master()
+    first = start_server("--store", host.server, *MEMORY)
+    second = start_server("--store", host.server, "--dram-bytes", "0")
+    text, usage = complete(first)
+    assert usage.prompt_tokens_details.cached_tokens == 0
+    keys = master.metric("master_key_count")
+    assert keys > usage.prompt_tokens // 16, "a key for each full block, and one for the end"
+    again, usage = complete(second)
+    assert again == text
+    assert usage.prompt_tokens_details.cached_tokens == usage.prompt_tokens, "nothing is computed"
+    longer, usage = complete(second, PROMPT + "Then it goes on otherwise.")
+    assert 0 < usage.prompt_tokens_details.cached_tokens < usage.prompt_tokens
+    keys_of_both = master.metric("master_key_count")
+    assert complete(first, PROMPT + "Then it goes on otherwise.")[0] == longer
+    assert master.metric("master_key_count") == keys_of_both, "one copy"
+    end(first, second)
+
+
+def test_servers_that_compute_the_same_at_once_agree_and_leave_one_copy(host, start_server):
+    master = host.start_master()
+    servers = [start_server("--store", host.server, *MEMORY) for _ in range(2)]
+    alone = start_server()
+    expected = [complete(alone, f"{number} {PROMPT}")[0] for number in range(3)]
+    for number in range(3):
+        assert [complete(server, f"{number} {PROMPT}")[0] for server in servers] == [expected[number]] * 2
+    keys = master.metric("master_key_count")
+    for number in range(3):
+        assert [complete(server, f"{number} {PROMPT}")[0] for server in reversed(servers)] == [expected[number]] * 2
+    assert master.metric("master_key_count") == keys
+    end(*servers, alone)
+
+
+def test_a_server_goes_on_while_its_master_is_gone_and_shares_again_afterwards(host, start_server):
+    master = host.start_master()
+    server = start_server("--store", host.server, *MEMORY)
+    text, usage = complete(server)
+    master.kill()
+    again, usage = complete(server)
+    assert again == text
+    assert usage.prompt_tokens_details.cached_tokens == usage.prompt_tokens, "shared memory is read without a master"
+    other = "Nobody has asked this before, and no master is there to keep it."
+    fresh, usage = complete(server, other)
+    assert usage.prompt_tokens_details.cached_tokens == 0
+    master = host.start_master()
+    assert complete(server, other)[0] == fresh
+
+    def is_shared():
+        late = start_server("--store", host.server, "--dram-bytes", "0")
+        shared = complete(server, other)[0] == fresh and complete(late, other)[1].prompt_tokens_details.cached_tokens
+        end(late)
+        return shared
+
+    eventually(is_shared, "what is computed after the restart is shared")
+    end(server)
+
+
+def test_a_server_that_starts_again_finds_its_blocks(host, start_server):
+    host.start_master()
+    server = start_server("--store", host.server, *MEMORY)
+    text, _ = complete(server)
+    end(server)
+    server = start_server("--store", host.server, *MEMORY)
+    again, usage = complete(server)
+    assert again == text
+    assert usage.prompt_tokens_details.cached_tokens == usage.prompt_tokens
+    server.kill()
+    server = start_server("--store", host.server, *MEMORY)
+    again, usage = complete(server)
+    assert again == text
+    assert usage.prompt_tokens_details.cached_tokens == usage.prompt_tokens
+    end(server)
+
+
+@pytest.mark.parametrize("flags, words", [
+    (("--store", "unix:/nowhere/socket"), ["/nowhere/socket", "is the server running there?"]),
+    (("--store", "somewhere"), ["--store", "unix:PATH or HOST:PORT"]),
+    (("--store", "unix:/nowhere/socket", "--disk-dir", "/tmp/x"), ["--disk-dir", "the disk is the master's"]),
+    (("--dram-bytes", "0"), ["--dram-bytes", "expected memory"]),
+])
+def test_a_store_that_cannot_be_used_is_named(bin_dir, flags, words, start_server):
+    with pytest.raises(AssertionError) as failed:
+        start_server(*flags)
+    assert all(word in str(failed.value) for word in words), failed.value
+
+
+def test_a_store_without_memory_asks_for_some(host, start_server):
+    host.start_master()
+    with pytest.raises(AssertionError, match="--dram-bytes"):
+        start_server("--store", host.server, "--dram-bytes", "0")
