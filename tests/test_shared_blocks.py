@@ -1,9 +1,13 @@
-"""Several servers on one host whose KV blocks lie in the store of that host's master: `--store unix:PATH`."""
+"""Several servers and one store: `--store unix:PATH`, where their KV blocks lie in the store of the host's master, and
+`--store HOST:PORT`, where that store is a tier below the memory of each."""
+
+import json
+import urllib.request
 
 import openai
 import pytest
 
-from store_processes import Host, eventually
+from store_processes import MIB, Host, eventually
 
 PROMPT = "The cache of keys and values is an object with a layout, an owner, a lifetime and a wire format. " * 6
 MEMORY = ("--dram-bytes", "64MiB")
@@ -103,8 +107,36 @@ def test_a_server_that_starts_again_finds_its_blocks(host, start_server):
     end(server)
 
 
+def tier(server):
+    with urllib.request.urlopen(f"{server.url}/v1/metrics", timeout=60) as answer:
+        return json.load(answer)["tiers"]["remote"]
+
+
+def test_a_remote_store_below_memory_serves_what_another_server_computed(host, start_server):
+    master = host.start_master()
+    memory = host.start_client("memory", 64 * MIB)
+    first, second = (start_server("--store", master.address, *MEMORY) for _ in range(2))
+    text, usage = complete(first)
+    blocks = usage.prompt_tokens // 16
+    eventually(lambda: master.metric("master_key_count") > blocks, "all of it is written behind")
+    again, usage = complete(second)
+    assert again == text
+    assert usage.prompt_tokens_details.cached_tokens == usage.prompt_tokens
+    assert tier(second)["hits"] == blocks + 1 and tier(second)["errors"] == 0
+    assert complete(second)[0] == text
+    assert tier(second)["hits"] == blocks + 1, "it lies in memory now"
+
+    master.kill()
+    other = "While the store is gone, this is computed and kept in memory."
+    assert complete(first, other) is not None
+    assert complete(first, other)[1].prompt_tokens_details.cached_tokens > 0
+    end(first, second)
+    memory.kill()
+
+
 @pytest.mark.parametrize("flags, words", [
-    (("--store", "unix:/nowhere/socket"), ["/nowhere/socket", "is the server running there?"]),
+    (("--store", "unix:/nowhere/socket"), ["/nowhere/socket", "is the server running there"]),
+    (("--store", "127.0.0.1:1"), ["127.0.0.1:1", "is the server running there"]),
     (("--store", "somewhere"), ["--store", "unix:PATH or HOST:PORT"]),
     (("--store", "unix:/nowhere/socket", "--disk-dir", "/tmp/x"), ["--disk-dir", "the disk is the master's"]),
     (("--dram-bytes", "0"), ["--dram-bytes", "expected memory"]),

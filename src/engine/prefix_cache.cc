@@ -22,10 +22,18 @@ std::size_t tail_bytes(std::size_t vocab, std::size_t block_bytes) {
   return sizeof(TailHeader) + vocab * sizeof(float) + block_bytes;
 }
 
-CacheSource source_of(std::size_t hits, std::size_t from_disk) {
-  if (hits == 0) return CacheSource::kNone;
-  if (from_disk == 0) return CacheSource::kDram;
-  return from_disk == hits ? CacheSource::kDisk : CacheSource::kMixed;
+CacheSource source_of(const store::Pin& pin) {
+  switch (pin.source()) {
+    case store::Source::kDram: return CacheSource::kDram;
+    case store::Source::kDisk: return CacheSource::kDisk;
+    case store::Source::kRemote: return CacheSource::kRemote;
+  }
+  return CacheSource::kDram;
+}
+
+// Of what was attached so far, and this.
+CacheSource joined(CacheSource so_far, CacheSource source) {
+  return so_far == CacheSource::kNone || so_far == source ? source : CacheSource::kMixed;
 }
 
 }  // namespace
@@ -50,13 +58,18 @@ void PrefixCache::restore(Sequence& sequence, bool fresh) {
   const bool all = run.pins.size() == keys.size();
   if (!run.stop_reason.empty()) log_info("request {}: cached run ends early: {}", sequence.request.id, run.stop_reason);
 
-  for (store::Pin& pin : run.pins) sequence.add_block(Block(std::move(pin)));
+  std::vector<CacheSource> sources;
+  for (store::Pin& pin : run.pins) {
+    sources.push_back(source_of(pin));
+    sequence.add_block(Block(std::move(pin)));
+  }
   sequence.computed = sequence.blocks.size() * layout().block_tokens;
   sequence.published = sequence.blocks.size();
   const double lookup_ms = watch.elapsed_ms();
 
   const Stopwatch tail_watch(clock_);
-  const bool exact = all && fresh && restore_tail(sequence);
+  CacheSource source = CacheSource::kNone;
+  const bool exact = all && fresh && restore_tail(sequence, &source);
   if (!exact && sequence.remaining() == 0) {
     // Every block is there but the logits aren't: the last block is computed again, into memory of its own.
     sequence.blocks.pop_back();
@@ -66,16 +79,17 @@ void PrefixCache::restore(Sequence& sequence, bool fresh) {
   }
   if (!fresh) return;
   RequestMetrics& metrics = sequence.metrics;
-  (run.from_disk > 0 ? metrics.restore_ms : metrics.lookup_ms) = lookup_ms;
+  (run.from_disk + run.from_remote > 0 ? metrics.restore_ms : metrics.lookup_ms) = lookup_ms;
   metrics.restore_ms += tail_watch.elapsed_ms();
   metrics.hit_blocks = sequence.published;
-  metrics.cache_source = source_of(sequence.published, std::min(run.from_disk, sequence.published));
-  if (exact && sequence.published == 0) metrics.cache_source = CacheSource::kDram;
+  if (sequence.published > 0) source = CacheSource::kNone;  // the blocks' then, of which there are more
+  for (std::size_t i = 0; i < sequence.published; ++i) source = joined(source, sources[i]);
+  metrics.cache_source = source;
   metrics.saved_tokens = sequence.computed;
   metrics.computed_tokens = metrics.prompt_tokens - metrics.saved_tokens;
 }
 
-bool PrefixCache::restore_tail(Sequence& sequence) {
+bool PrefixCache::restore_tail(Sequence& sequence, CacheSource* source) {
   const std::size_t partial = sequence.chain->tail().size();
   const std::size_t block_bytes = partial == 0 ? 0 : layout().block_bytes();
   const std::string key = kv::object_key(sequence.chain->tail_object_key());
@@ -95,6 +109,7 @@ bool PrefixCache::restore_tail(Sequence& sequence) {
     std::memcpy(own->bytes().data(), bytes.data() + sizeof header + vocab_ * sizeof(float), block_bytes);
     sequence.add_block(Block(std::move(*own)));
   }
+  *source = source_of(*pin);
   sequence.logits.resize(vocab_);
   std::memcpy(sequence.logits.data(), bytes.data() + sizeof header, vocab_ * sizeof(float));
   sequence.computed = sequence.tokens.size();

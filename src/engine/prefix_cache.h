@@ -41,7 +41,7 @@ class PrefixCache {
   const kv::KvLayout& layout() const { return ns_.layout; }
 
  private:
-  bool restore_tail(Sequence& sequence);
+  bool restore_tail(Sequence& sequence, CacheSource* source);
 
   store::Store& store_;
   kv::Namespace ns_;

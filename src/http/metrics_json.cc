@@ -50,6 +50,15 @@ Json tiers_json(const store::StoreStats& stats) {
   dram["evicted_bytes"] = stats.evicted_bytes;
   Json json;
   json["dram"] = std::move(dram);
+  if (stats.remote) {
+    Json remote;
+    remote["hits"] = stats.remote_hits;
+    remote["written_bytes"] = stats.remote_written_bytes;
+    remote["read_bytes"] = stats.remote_read_bytes;
+    remote["write_dropped"] = stats.remote_write_dropped;
+    remote["errors"] = stats.remote_errors;
+    json["remote"] = std::move(remote);
+  }
   if (!stats.disk) return json;
   Json disk;
   disk["bytes_total"] = stats.disk_cap_bytes;

@@ -4,9 +4,10 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/failpoint.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "store/disk_medium.h"
+#include "store/remote_medium.h"
 
 namespace nmc::store {
 namespace {
@@ -27,10 +28,12 @@ CoreOptions core_options(const StoreOptions& options) {
 }  // namespace
 
 EmbeddedStore::~EmbeddedStore() {
-  disk_.reset();  // writes its queue, which has pins
+  tiers_.reset();  // write their queues, which have pins
   if (reader_ == nullptr) return;
   NMC_REQUIRE(reader_->pins_held() == 0, "{} pins outlive their store", reader_->pins_held());
-  NMC_REQUIRE(stats().reservations == 0, "{} reservations outlive their store", stats().reservations);
+  StoreStats stats;
+  master_->fill_counters(stats);
+  NMC_REQUIRE(stats.reservations == 0, "{} reservations outlive their store", stats.reservations);
 }
 
 Result<std::unique_ptr<EmbeddedStore>> EmbeddedStore::create(StoreOptions options) {
@@ -49,15 +52,25 @@ Result<void> EmbeddedStore::start() {
   NMC_ASSIGN_OR_RETURN(reader_, SharedStoreReader::open(std::move(files), clock_));
   // Our own pins are the engine's: a miss would only make it compute what it holds. Others are held to a quarter.
   master_->set_limbo_cap(options_.dram_bytes / 4, own);
-  if (options_.disk_dir.empty()) return {};
-  DiskLogOptions log;
-  log.folder = options_.disk_dir;
-  log.bytes_max = options_.disk_bytes;
-  log.clock = options_.clock;
-  // What is queued is evicted last, so the queue leaves half of the memory to the order of use.
-  const std::uint64_t queue_bytes_max = std::max<std::uint64_t>(options_.dram_bytes / 2, options_.block_bytes);
-  NMC_ASSIGN_OR_RETURN(disk_, DiskTier::open(std::move(log), *master_, clock_, queue_bytes_max));
-  master_->set_observer(disk_.get());
+  tiers_ = std::make_unique<Tiers>(*master_, *reader_, clock_);
+  // What is queued is evicted last, so the queues leave half of the memory to the order of use.
+  const bool two = !options_.disk_dir.empty() && !options_.server.empty();
+  const std::uint64_t queue_bytes_max =
+      std::max<std::uint64_t>(options_.dram_bytes / (two ? 4 : 2), options_.block_bytes);
+  if (!options_.disk_dir.empty()) {
+    DiskLogOptions log;
+    log.folder = options_.disk_dir;
+    log.bytes_max = options_.disk_bytes;
+    log.clock = options_.clock;
+    NMC_ASSIGN_OR_RETURN(auto disk, DiskMedium::open(std::move(log)));
+    NMC_RETURN_IF_ERROR(tiers_->add(std::move(disk), queue_bytes_max));
+  }
+  if (!options_.server.empty()) {
+    NMC_ASSIGN_OR_RETURN(auto remote,
+                         RemoteMedium::connect({.server = options_.server, .token = options_.token}, *options_.clock));
+    NMC_RETURN_IF_ERROR(tiers_->add(std::move(remote), queue_bytes_max));
+  }
+  if (!tiers_->empty()) master_->set_observer(tiers_.get());
   return {};
 }
 
@@ -97,10 +110,11 @@ std::size_t EmbeddedStore::blocks_available() const { return master_->blocks_ava
 void EmbeddedStore::give_back(const Reservation::Parts& parts) { master_->abort(parts.entry, parts.generation); }
 
 Result<Pin> EmbeddedStore::commit(Reservation&& reservation, std::string_view key) {
-  return commit_as(reservation, key, {});
+  return commit_as(reservation, key, std::nullopt);
 }
 
-Result<Pin> EmbeddedStore::commit_as(Reservation& reservation, std::string_view key, const CommitExtras& extras) {
+Result<Pin> EmbeddedStore::commit_as(Reservation& reservation, std::string_view key,
+                                     std::optional<std::uint64_t> checksum) {
   NMC_REQUIRE(reservation.store() == this, "the reservation is empty or another store's");
   MasterCore::Commit commit;
   commit.entry = reservation.parts().entry;
@@ -108,8 +122,7 @@ Result<Pin> EmbeddedStore::commit_as(Reservation& reservation, std::string_view 
   commit.key = key;
   commit.pin_for = &reader_->pins();
   commit.stamp = clock_.stamp();
-  commit.checksum = extras.checksum;
-  commit.restore_cancelled = extras.restore_cancelled;
+  commit.checksum = checksum;
   NMC_ASSIGN_OR_RETURN(const MasterCore::Held held, master_->commit(commit));
   reservation.forget();
   return reader_->adopt(held.entry, held.generation);
@@ -117,9 +130,8 @@ Result<Pin> EmbeddedStore::commit_as(Reservation& reservation, std::string_view 
 
 Result<void> EmbeddedStore::put(ObjectClass object_class, std::string_view key, std::span<const std::byte> bytes) {
   NMC_ASSIGN_OR_RETURN(Reservation reservation, reserve(object_class, bytes.size()));
-  CommitExtras extras;
-  extras.checksum = copy_and_checksum64(reservation.bytes(), bytes);
-  NMC_ASSIGN_OR_RETURN(const Pin pin, commit_as(reservation, key, extras));
+  const std::uint64_t checksum = copy_and_checksum64(reservation.bytes(), bytes);
+  NMC_ASSIGN_OR_RETURN(const Pin pin, commit_as(reservation, key, checksum));
   return {};
 }
 
@@ -148,51 +160,22 @@ std::optional<Pin> EmbeddedStore::fetch(std::string_view key, ObjectClass object
   if (fits) return pin;
   if (pin) return std::nullopt;
   std::string why;
-  pin = restore(key, object_class, bytes, &why);
+  pin = tiers_->restore(key, object_class, bytes, &why);
   if (!why.empty()) log_info("store: not restored: {}", why);
   return pin && (bytes == 0 || pin->bytes().size() == bytes) ? std::move(pin) : std::nullopt;
-}
-
-std::optional<Pin> EmbeddedStore::restore(std::string_view key, ObjectClass object_class, std::size_t bytes,
-                                          std::string* why) {
-  if (disk_ == nullptr) return std::nullopt;
-  const DiskTier::Restoring restoring(*disk_, key);  // before the look: a removal from here on is seen
-  const std::optional<std::uint64_t> size = disk_->size_of(key);
-  if (!size) return std::nullopt;
-  if (bytes != 0 && *size != bytes) {
-    *why = fmt::format("{} bytes on disk, expected {}", *size, bytes);
-    return std::nullopt;
-  }
-  const auto give_up = [why](const Error& error) {
-    *why = error.message;
-    return std::nullopt;
-  };
-  if (const auto injected = failpoint("store.restore")) return give_up(*injected);
-  Result<Reservation> reservation = reserve(object_class, *size);
-  if (!reservation) return give_up(reservation.error());
-  if (!disk_->read(key, reservation->bytes(), why)) return std::nullopt;
-  CommitExtras extras;
-  extras.restore_cancelled = &restoring.cancelled();
-  const std::uint64_t own = reservation->generation();
-  Result<Pin> pin = commit_as(*reservation, key, extras);
-  if (!pin && pin.error().code == ErrorCode::kCancelled) return find(key);  // removed; perhaps there anew
-  if (!pin) return give_up(pin.error());
-  if (pin->generation() == own) {  // else somebody else's was first, and that one lay in memory
-    pin->set_source(Source::kDisk);
-    disk_->count_hit();
-  }
-  return *std::move(pin);
 }
 
 Run EmbeddedStore::fetch_run(std::span<const std::string> keys) {
   Run run;
   // First all that is in memory: restoring an earlier block must not evict a later one.
   std::vector<std::optional<Pin>> found;
-  for (const std::string& key : keys) {
-    std::optional<Pin> pin = find(key);
+  std::size_t below = 0;  // of the keys before this one, those that aren't in memory are in a tier
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    std::optional<Pin> pin = find(keys[i]);
     const bool fits = pin && pin->bytes().size() == options_.block_bytes;
     reader_->count_lookup(fits);
-    if (!pin && (disk_ == nullptr || disk_->size_of(key) != options_.block_bytes)) break;
+    if (!pin && i >= below) below = i + tiers_->probe_run(keys.subspan(i), options_.block_bytes, /*ask=*/true);
+    if (!pin && i >= below) break;
     if (pin && !fits) {
       run.stop_reason = fmt::format("{} bytes in memory, expected {}", pin->bytes().size(), options_.block_bytes);
       break;
@@ -200,25 +183,30 @@ Run EmbeddedStore::fetch_run(std::span<const std::string> keys) {
     found.push_back(std::move(pin));
   }
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (!found[i]) found[i] = restore_block(std::span(found).subspan(i + 1), keys[i], &run.stop_reason);
+    if (!found[i]) restore_blocks(keys.subspan(i), std::span(found).subspan(i), &run.stop_reason);
     if (!found[i]) break;
-    if (found[i]->source() == Source::kDisk) ++run.from_disk;
+    run.from_disk += found[i]->source() == Source::kDisk ? 1 : 0;
+    run.from_remote += found[i]->source() == Source::kRemote ? 1 : 0;
     run.pins.push_back(*std::move(found[i]));
   }
   touch_run(run.pins);
   return run;
 }
 
-// Gives up blocks that come later in the chain, from its end, where there is no room otherwise.
-std::optional<Pin> EmbeddedStore::restore_block(std::span<std::optional<Pin>> later, std::string_view key,
-                                                std::string* why) {
-  for (;;) {
-    if (master_->blocks_available() > 0 || later.empty()) {
-      return restore(key, ObjectClass::kBlock, options_.block_bytes, why);
-    }
+// The first of `found`, and perhaps some that follow. Gives up blocks that come later in the chain, from its end, where
+// there is no room otherwise.
+std::size_t EmbeddedStore::restore_blocks(std::span<const std::string> keys, std::span<std::optional<Pin>> found,
+                                          std::string* why) {
+  std::span<std::optional<Pin>> later = found.subspan(1);
+  std::size_t room = master_->blocks_available();
+  while (room == 0 && !later.empty()) {
     later.back().reset();
     later = later.first(later.size() - 1);
+    room = master_->blocks_available();
   }
+  std::size_t missing = 1;
+  while (missing < std::min(found.size(), room) && !found[missing]) ++missing;
+  return tiers_->restore_run(keys, ObjectClass::kBlock, options_.block_bytes, found.first(missing), why);
 }
 
 void EmbeddedStore::touch_run(std::span<const Pin> chain) {
@@ -228,7 +216,7 @@ void EmbeddedStore::touch_run(std::span<const Pin> chain) {
 std::size_t EmbeddedStore::probe_run(std::span<const std::string> keys) const {
   std::size_t count = 0;
   const auto there = [this](const std::string& key) {
-    return reader_->contains(key) || (disk_ != nullptr && disk_->size_of(key) == options_.block_bytes);
+    return reader_->contains(key) || tiers_->knows(key, options_.block_bytes);
   };
   while (count < keys.size() && there(keys[count])) ++count;
   return count;
@@ -236,16 +224,16 @@ std::size_t EmbeddedStore::probe_run(std::span<const std::string> keys) const {
 
 bool EmbeddedStore::remove(std::string_view key) {
   const bool was_there = master_->remove(key) == MasterCore::Removal::kRemoved;
-  if (disk_ != nullptr) disk_->wait_removed(key);
+  tiers_->wait_removed(key);
   return was_there;
 }
 
-Result<void> EmbeddedStore::flush() { return disk_ == nullptr ? Result<void>() : disk_->flush(); }
+Result<void> EmbeddedStore::flush() { return tiers_->flush(); }
 
 StoreStats EmbeddedStore::stats() const {
   StoreStats stats;
   master_->fill_stats(stats);
-  if (disk_ != nullptr) disk_->fill_stats(stats);
+  tiers_->fill_stats(stats);
   return stats;
 }
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/result.h"
-#include "store/disk_tier.h"
 #include "store/master_core.h"
 #include "store/shared_reader.h"
 #include "store/store.h"
+#include "store/tiers.h"
 
 namespace nmc::store {
 
@@ -52,20 +52,15 @@ class EmbeddedStore final : public Store {
   void give_back(const Reservation::Parts& parts) override;
 
   Reservation reservation_of(const MasterCore::Space& space, ObjectClass object_class);
-  struct CommitExtras {
-    std::optional<std::uint64_t> checksum;                 // of the bytes, where the writer has it
-    const std::atomic<bool>* restore_cancelled = nullptr;  // the bytes come from the disk tier
-  };
-  Result<Pin> commit_as(Reservation& reservation, std::string_view key, const CommitExtras& extras);
+  // `checksum`: of the bytes, where the writer has it.
+  Result<Pin> commit_as(Reservation& reservation, std::string_view key, std::optional<std::uint64_t> checksum);
   std::optional<Pin> find(std::string_view key);  // lookup() that counts nothing
-  // From disk into memory. Nothing: a miss; `why` says what went wrong, if something did.
-  std::optional<Pin> restore(std::string_view key, ObjectClass object_class, std::size_t bytes, std::string* why);
-  std::optional<Pin> restore_block(std::span<std::optional<Pin>> later, std::string_view key, std::string* why);
+  std::size_t restore_blocks(std::span<const std::string> keys, std::span<std::optional<Pin>> found, std::string* why);
 
   TouchClock clock_;
   std::unique_ptr<MasterCore> master_;
   std::unique_ptr<SharedStoreReader> reader_;  // the lookups of this process: a client like any other
-  std::unique_ptr<DiskTier> disk_;             // may be null
+  std::unique_ptr<Tiers> tiers_;
 };
 
 }  // namespace nmc::store

@@ -157,13 +157,17 @@ struct StoreStats {
   std::uint64_t disk_objects = 0, disk_used_bytes = 0, disk_cap_bytes = 0;
   std::uint64_t disk_written_bytes = 0, disk_read_bytes = 0, disk_hits = 0, disk_write_dropped = 0;
   std::uint64_t disk_errors = 0, quarantined_entries = 0, quarantined_bytes = 0;
+  // remote tier; zero without one
+  bool remote = false;
+  std::uint64_t remote_written_bytes = 0, remote_read_bytes = 0, remote_hits = 0, remote_write_dropped = 0;
+  std::uint64_t remote_errors = 0;
 };
 
 // The longest readable run of a chain of keys.
 struct Run {
-  std::vector<Pin> pins;      // pins[i] holds keys[i]
-  std::size_t from_disk = 0;  // how many of them came from disk
-  std::string stop_reason;    // why it ended before the last key: "" (a plain miss) or what went wrong
+  std::vector<Pin> pins;                       // pins[i] holds keys[i]
+  std::size_t from_disk = 0, from_remote = 0;  // how many of them came from there
+  std::string stop_reason;                     // why it ended before the last key: "" (a plain miss) or what went wrong
 };
 
 class Store {

@@ -1,4 +1,4 @@
-#include "store/disk_tier.h"
+#include "store/lower_tier.h"
 
 #include <algorithm>
 #include <cstring>
@@ -16,22 +16,21 @@ constexpr std::uint64_t kBatchBytesMax = std::uint64_t{4} << 20;
 
 }  // namespace
 
-Result<std::unique_ptr<DiskTier>> DiskTier::open(DiskLogOptions options, MasterCore& master, TouchClock& clock,
-                                                 std::uint64_t queue_bytes_max) {
-  NMC_ASSIGN_OR_RETURN(std::unique_ptr<DiskLog> log, DiskLog::open(std::move(options)));
+Result<std::unique_ptr<LowerTier>> LowerTier::create(std::unique_ptr<TierMedium> medium, MasterCore& master,
+                                                     TouchClock& clock, std::uint64_t queue_bytes_max) {
   NMC_ASSIGN_OR_RETURN(const PinTable* table, master.add_client(Clients::Kind::kLender));
   NMC_ASSIGN_OR_RETURN(ClientFiles files, master.files_for(*table));
   NMC_ASSIGN_OR_RETURN(std::unique_ptr<SharedStoreReader> reader, SharedStoreReader::open(std::move(files), clock));
-  return std::unique_ptr<DiskTier>(new DiskTier(std::move(log), std::move(reader), master, queue_bytes_max));
+  return std::unique_ptr<LowerTier>(new LowerTier(std::move(medium), std::move(reader), master, queue_bytes_max));
 }
 
-DiskTier::DiskTier(std::unique_ptr<DiskLog> log, std::unique_ptr<SharedStoreReader> reader, MasterCore& master,
-                   std::uint64_t queue_bytes_max)
-    : log_(std::move(log)), reader_(std::move(reader)), master_(master), queue_bytes_max_(queue_bytes_max) {
+LowerTier::LowerTier(std::unique_ptr<TierMedium> medium, std::unique_ptr<SharedStoreReader> reader, MasterCore& master,
+                     std::uint64_t queue_bytes_max)
+    : medium_(std::move(medium)), reader_(std::move(reader)), master_(master), queue_bytes_max_(queue_bytes_max) {
   writer_ = std::thread([this] { write_queue(); });
 }
 
-DiskTier::~DiskTier() {
+LowerTier::~LowerTier() {
   {
     MutexLock lock(mutex_);
     stop_ = true;
@@ -42,15 +41,16 @@ DiskTier::~DiskTier() {
 
 // ---- what the master tells ----
 
-void DiskTier::on_commit(std::uint32_t entry, std::uint64_t generation, ObjectClass object_class,
-                         std::string_view key) {
+void LowerTier::on_commit(std::uint32_t entry, std::uint64_t generation, ObjectClass object_class,
+                          std::string_view key) {
+  if (!medium_->takes(object_class)) return;
   MutexLock lock(mutex_);
   const std::uint64_t bytes = master_.entry(entry).size.load(std::memory_order_relaxed);
-  // Blocks and tails are named by their content: what is on disk under the name is this. Another object may differ from
-  // it.
+  // Blocks and tails are named by their content: what the medium has under the name is this. Another object may differ
+  // from it.
   const bool named_by_content = object_class != ObjectClass::kObject;
   if (!named_by_content) cancel_restores_locked(key);
-  if (named_by_content && removing_.find(key) == removing_.end() && log_->size_of(key) == bytes) return;
+  if (named_by_content && removing_.find(key) == removing_.end() && medium_->known_size(key) == bytes) return;
   if (bytes > queue_bytes_max_) {
     ++dropped_;
     return;
@@ -63,7 +63,7 @@ void DiskTier::on_commit(std::uint32_t entry, std::uint64_t generation, ObjectCl
   work_.notify_one();
 }
 
-bool DiskTier::on_remove(std::string_view key) {
+bool LowerTier::on_remove(std::string_view key) {
   MutexLock lock(mutex_);
   cancel_restores_locked(key);
   for (auto job = queue_.begin(); job != queue_.end();) {
@@ -77,12 +77,12 @@ bool DiskTier::on_remove(std::string_view key) {
   progress_.notify_all();
   if (removing_.find(key) != removing_.end()) return false;  // somebody else's removal
   const bool in_flight = std::find(in_flight_keys_.begin(), in_flight_keys_.end(), key) != in_flight_keys_.end();
-  if (!in_flight && !log_->contains(key)) return false;
-  queue_removal_locked(std::string(key));
-  return true;
+  const bool known = in_flight || medium_->known_size(key).has_value();
+  if (known || medium_->is_shared()) queue_removal_locked(std::string(key));
+  return known;
 }
 
-void DiskTier::cancel_restores_locked(std::string_view key) {
+void LowerTier::cancel_restores_locked(std::string_view key) {
   for (Restoring* restoring : restoring_) {
     if (restoring->key_ == key) restoring->cancelled_.store(true, std::memory_order_relaxed);
   }
@@ -90,13 +90,13 @@ void DiskTier::cancel_restores_locked(std::string_view key) {
 
 // Ahead of all writes: those of the same key that came before are cancelled or in flight, those that come after it
 // follow.
-void DiskTier::queue_removal_locked(std::string key) {
+void LowerTier::queue_removal_locked(std::string key) {
   removing_.insert(key);
   queue_.push_front({0, std::move(key), Pin()});
   work_.notify_one();
 }
 
-bool DiskTier::relieve() {
+bool LowerTier::relieve() {
   MutexLock lock(mutex_);
   if (drop_oldest_write_locked()) return true;
   if (!batch_pinned_) return false;
@@ -104,7 +104,7 @@ bool DiskTier::relieve() {
   return true;
 }
 
-bool DiskTier::drop_oldest_write_locked() {
+bool LowerTier::drop_oldest_write_locked() {
   const auto oldest = std::find_if(queue_.begin(), queue_.end(), [](const Job& job) { return !job.is_removal(); });
   if (oldest == queue_.end()) return false;
   ++dropped_;
@@ -112,14 +112,14 @@ bool DiskTier::drop_oldest_write_locked() {
   std::string key = std::move(oldest->key);
   queue_.erase(oldest);
   progress_.notify_all();
-  // An older object of this name would otherwise come back from disk once this one leaves memory.
-  if (removing_.find(key) == removing_.end() && log_->contains(key)) queue_removal_locked(std::move(key));
+  // An older object of this name would otherwise come back from the medium once this one leaves memory.
+  if (removing_.find(key) == removing_.end() && medium_->known_size(key)) queue_removal_locked(std::move(key));
   return true;
 }
 
 // ---- the writer ----
 
-void DiskTier::write_queue() {
+void LowerTier::write_queue() {
   for (;;) {
     std::vector<Job> batch;
     {
@@ -140,10 +140,10 @@ void DiskTier::write_queue() {
   }
 }
 
-std::vector<DiskTier::Job> DiskTier::next_batch_locked() {
+std::vector<LowerTier::Job> LowerTier::next_batch_locked() {
   std::vector<Job> batch;
   std::uint64_t bytes = 0;
-  const std::uint64_t most = std::min(kBatchBytesMax, log_->record_bytes_max() / 2);
+  const std::uint64_t most = std::min(kBatchBytesMax, medium_->append_bytes_max());
   while (!queue_.empty() && batch.size() < kBatchJobsMax) {
     Job& job = queue_.front();
     const std::uint64_t size = job.pin.bytes().size();
@@ -161,11 +161,11 @@ std::vector<DiskTier::Job> DiskTier::next_batch_locked() {
 }
 
 // Gathers the bytes first and gives up the pins, so that memory is held for a copy and not for the disk's time.
-void DiskTier::write_batch(std::vector<Job>& batch) {
+void LowerTier::write_batch(std::vector<Job>& batch) {
   std::size_t bytes = 0;
   for (const Job& job : batch) bytes += job.pin.bytes().size();
   std::vector<std::byte> gathered(bytes);
-  std::vector<DiskItem> items;
+  std::vector<TierItem> items;
   std::size_t at = 0;
   for (Job& job : batch) {
     const std::span<std::byte> to = std::span(gathered).subspan(at, job.pin.bytes().size());
@@ -179,87 +179,81 @@ void DiskTier::write_batch(std::vector<Job>& batch) {
     batch_pinned_ = false;
     progress_.notify_all();
   }
-  if (auto injected = failpoint("disk.append")) {
-    injected_errors_.fetch_add(1, std::memory_order_relaxed);
-    return count_failed(*injected, batch.size());
-  }
-  if (const auto appended = log_->append(items); !appended) count_failed(appended.error(), batch.size());
+  const auto appended = medium_->append(items);
+  if (!appended) return count_failed(appended.error(), batch.size());
+  MutexLock lock(mutex_);
+  failing_ = false;
 }
 
-void DiskTier::write_removal(const std::string& key) {
-  if (const auto removed = log_->remove(key); !removed) count_failed(removed.error(), 1);
+void LowerTier::write_removal(const std::string& key) {
+  if (const auto removed = medium_->remove(key); !removed) count_failed(removed.error(), 1);
 }
 
-void DiskTier::count_failed(const Error& error, std::size_t objects) {
-  log_warning("disk tier: {} objects not written: {}", objects, error.message);
+void LowerTier::count_failed(const Error& error, std::size_t objects) {
   MutexLock lock(mutex_);
   failed_ += objects;
+  if (!std::exchange(failing_, true))
+    log_warning("{} tier: {} objects not written: {}", medium_->name(), objects, error.message);
 }
 
 // ---- reading, removing, flushing ----
 
-std::optional<std::uint64_t> DiskTier::size_of(std::string_view key) const {
-  MutexLock lock(mutex_);
-  if (removing_.find(key) != removing_.end()) return std::nullopt;
-  return log_->size_of(key);
-}
-
-bool DiskTier::read(std::string_view key, std::span<std::byte> out, std::string* why) {
-  if (auto injected = failpoint("disk.read")) {
-    injected_errors_.fetch_add(1, std::memory_order_relaxed);
-    *why = injected->message;
-    return false;
+std::optional<std::uint64_t> LowerTier::size_of(std::string_view key, bool ask) const {
+  {
+    MutexLock lock(mutex_);
+    if (removing_.find(key) != removing_.end()) return std::nullopt;
   }
-  if (log_->read(key, out)) return true;
-  *why = "the object on disk is damaged or went away";
-  return false;
+  return ask ? medium_->size_of(key) : medium_->known_size(key);
 }
 
-void DiskTier::wait_removed(std::string_view key) {
+std::size_t LowerTier::probe_run(std::span<const std::string> keys, std::uint64_t bytes) const {
+  {
+    MutexLock lock(mutex_);
+    const auto removed = std::find_if(keys.begin(), keys.end(), [this](const std::string& key) NMC_NO_THREAD_SAFETY {
+      return removing_.find(key) != removing_.end();
+    });
+    keys = keys.first(static_cast<std::size_t>(removed - keys.begin()));
+  }
+  return medium_->probe_run(keys, bytes);
+}
+
+void LowerTier::wait_removed(std::string_view key) {
   MutexLock lock(mutex_);
   while (removing_.find(key) != removing_.end()) progress_.wait(mutex_);
 }
 
-DiskTier::Restoring::Restoring(DiskTier& tier, std::string_view key) : tier_(tier), key_(key) {
+LowerTier::Restoring::Restoring(LowerTier& tier, std::string_view key) : tier_(tier), key_(key) {
   MutexLock lock(tier_.mutex_);
   tier_.restoring_.push_back(this);
 }
 
-DiskTier::Restoring::~Restoring() {
+LowerTier::Restoring::~Restoring() {
   MutexLock lock(tier_.mutex_);
   std::erase(tier_.restoring_, this);
 }
 
-bool DiskTier::done_before_locked(std::uint64_t ticket) const {
+bool LowerTier::done_before_locked(std::uint64_t ticket) const {
   if (in_flight_ticket_ != 0 && in_flight_ticket_ < ticket) return false;
   return std::none_of(queue_.begin(), queue_.end(), [&](const Job& job) { return job.ticket < ticket; });
 }
 
-Result<void> DiskTier::flush() {
+Result<void> LowerTier::flush() {
   MutexLock lock(mutex_);
   const std::uint64_t ticket = next_ticket_;
   while (!done_before_locked(ticket)) progress_.wait(mutex_);
   const std::uint64_t dropped = std::exchange(reported_dropped_, dropped_);
   const std::uint64_t failed = std::exchange(reported_failed_, failed_);
   if (dropped_ == dropped && failed_ == failed) return {};
-  return failure(ErrorCode::kIo, "disk tier: since the last flush {} writes failed and {} were dropped",
+  return failure(ErrorCode::kIo, "{} tier: since the last flush {} writes failed and {} were dropped", medium_->name(),
                  failed_ - failed, dropped_ - dropped);
 }
 
-void DiskTier::fill_stats(StoreStats& stats) const {
-  const DiskLogStats log = log_->stats();
-  stats.disk = true;
-  stats.disk_objects = log.objects;
-  stats.disk_used_bytes = log.used_bytes;
-  stats.disk_cap_bytes = log.bytes_max;
-  stats.disk_written_bytes = log.appended_bytes;
-  stats.disk_read_bytes = log.read_bytes;
-  stats.disk_errors = log.errors + injected_errors_.load(std::memory_order_relaxed);
-  stats.quarantined_entries = log.quarantined_entries;
-  stats.quarantined_bytes = log.quarantined_bytes;
-  stats.disk_hits = hits_.load(std::memory_order_relaxed);
+void LowerTier::fill_stats(StoreStats& stats) const {
+  medium_->fill_stats(stats);
+  const bool disk = medium_->source() == Source::kDisk;
+  (disk ? stats.disk_hits : stats.remote_hits) = hits_.load(std::memory_order_relaxed);
   MutexLock lock(mutex_);
-  stats.disk_write_dropped = dropped_;
+  (disk ? stats.disk_write_dropped : stats.remote_write_dropped) = dropped_;
 }
 
 }  // namespace nmc::store
