@@ -61,7 +61,6 @@ Digest sha256(std::span<const std::byte> bytes) { return Sha256().update(bytes).
 Digest sha256(std::string_view text) { return sha256(as_bytes(text)); }
 
 std::uint64_t checksum64(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
-std::uint64_t checksum64(std::string_view text) { return checksum64(as_bytes(text)); }
 
 struct Checksum64::Impl {
   XXH3_state_t* state = XXH3_createState();

@@ -52,7 +52,7 @@ class Sha256 {
 Digest sha256(std::span<const std::byte> bytes);
 Digest sha256(std::string_view text);
 
-// XXH3, 64 bits, seed 0.
+// XXH3, 64 bits, seed 0. Made for payloads, and for keys.
 std::uint64_t checksum64(std::span<const std::byte> bytes);
 std::uint64_t checksum64(std::string_view text);
 

@@ -45,8 +45,8 @@ void Clients::drop(std::uint32_t client) {
   const auto it = std::find_if(clients_.begin(), clients_.end(),
                                [&](const auto& known) { return known->table.client() == client; });
   NMC_REQUIRE(it != clients_.end(), "client={}", client);
-  past_hits_ += (*it)->table.header().hits.load(std::memory_order_relaxed);
-  past_misses_ += (*it)->table.header().misses.load(std::memory_order_relaxed);
+  past_hits_ += (*it)->table.hits();
+  past_misses_ += (*it)->table.misses();
   files_.remove(file_name(client));
   bases_.erase(bases_.begin() + (it - clients_.begin()));
   clients_.erase(it);

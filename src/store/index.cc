@@ -25,22 +25,44 @@ std::uint64_t slots_before(std::uint64_t first_slot_count, std::uint32_t number)
          (number & 1) * (first_slot_count << size_class);
 }
 
+std::uint64_t word_at(const char* bytes) {
+  std::uint64_t word;
+  std::memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
+std::uint64_t short_word(std::string_view key) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, key.data(), key.size());
+  return word;
+}
+
 }  // namespace
 
 bool entry_may_hold(const IndexEntry& entry, std::string_view key, std::uint64_t hash) {
   if (entry.key_hash.load(std::memory_order_acquire) != hash) return false;
   if (unpack_meta(entry.meta.load(std::memory_order_acquire)).key_bytes != key.size()) return false;
   if (key.size() > kInlineKeyBytes) return true;
-  const std::size_t whole_words = key.size() / 8, rest = key.size() % 8;
-  for (std::size_t i = 0; i < whole_words; ++i) {
-    std::uint64_t word;
-    std::memcpy(&word, key.data() + i * 8, 8);
-    if (entry.key[i].load(std::memory_order_acquire) != word) return false;
+  const auto stored = [&](std::size_t i) { return entry.key[i].load(std::memory_order_acquire); };
+  if (key.size() < 8) return stored(0) == short_word(key);
+  const std::size_t words = key.size() / 8, rest = key.size() % 8;
+  // The key's last eight bytes, less those that are in whole words: no call for a few bytes. What differs is gathered
+  // rather than asked for word by word: almost always nothing does.
+  std::uint64_t differ = rest == 0 ? 0 : stored(words) ^ word_at(key.data() + key.size() - 8) >> (64 - 8 * rest);
+  const auto compare = [&](std::size_t i) { differ |= stored(i) ^ word_at(key.data() + 8 * i); };
+  static_assert(kInlineKeyWords == 9);
+  switch (words) {
+    case 9: compare(8); [[fallthrough]];
+    case 8: compare(7); [[fallthrough]];
+    case 7: compare(6); [[fallthrough]];
+    case 6: compare(5); [[fallthrough]];
+    case 5: compare(4); [[fallthrough]];
+    case 4: compare(3); [[fallthrough]];
+    case 3: compare(2); [[fallthrough]];
+    case 2: compare(1); [[fallthrough]];
+    default: compare(0);
   }
-  if (rest == 0) return true;
-  std::uint64_t word = 0;
-  std::memcpy(&word, key.data() + whole_words * 8, rest);
-  return entry.key[whole_words].load(std::memory_order_acquire) == word;
+  return differ == 0;
 }
 
 Result<IndexView> IndexView::over(std::span<const std::byte> file) {

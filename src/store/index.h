@@ -144,6 +144,11 @@ class IndexView {
     return segment < kSegmentsMax ? header_->segments[segment].load(std::memory_order_acquire) : 0;
   }
 
+  // The first entry that a probe for this hash visits, or kNone. The beginning of a probe, for who wants to be quick:
+  // what isn't there proves nothing.
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  std::uint32_t first(std::uint64_t hash) const;
+
   enum class ProbeEnd {
     kStopped,  // visit returned true
     kMiss,     // no more entries with the hash's tag
@@ -179,6 +184,20 @@ class IndexView {
   std::uint32_t table_count_ = 0;
   std::array<SlotTable, kSlotTablesMax> tables_{};
 };
+
+inline std::uint32_t IndexView::first(std::uint64_t hash) const {
+  const SlotTable& table = table_of(header_->table_word.load(std::memory_order_acquire));
+  const SharedWord* const slots = table.slots;
+  const std::uint32_t mask = table.mask;
+  for (std::uint32_t at = static_cast<std::uint32_t>(hash) & mask, i = 0; i <= mask; ++i, at = (at + 1) & mask) {
+    const std::uint64_t slot = slots[at].load(std::memory_order_acquire);
+    if (slot == kEmptySlot) break;
+    if ((slot ^ hash) >> 32 != 0) continue;
+    const std::uint32_t entry = static_cast<std::uint32_t>(slot) - 1;
+    if (entry < entries_ready()) return entry;
+  }
+  return kNone;
+}
 
 template <class Visit>
 IndexView::ProbeEnd IndexView::probe(std::uint64_t hash, Visit&& visit) const {

@@ -199,8 +199,8 @@ void MasterCore::fill_counters_locked(StoreStats& stats) {
   stats.hits = clients_.past_hits();
   stats.misses = clients_.past_misses();
   for (const auto& client : clients_.all()) {
-    stats.hits += client->table.header().hits.load(std::memory_order_relaxed);
-    stats.misses += client->table.header().misses.load(std::memory_order_relaxed);
+    stats.hits += client->table.hits();
+    stats.misses += client->table.misses();
   }
   stats.index_entries = index_.view().entries_ready();
   stats.index_entries_used = index_.entries_in_use();

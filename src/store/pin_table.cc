@@ -59,6 +59,18 @@ Result<void> PinTable::reserve(std::uint32_t entries) {
                         "a pin table");
 }
 
+std::uint64_t PinTable::hits() const {
+  std::uint64_t sum = 0;
+  for (const LookupCell& cell : header_->lookups) sum += cell.hits.load(std::memory_order_relaxed);
+  return sum;
+}
+
+std::uint64_t PinTable::misses() const {
+  std::uint64_t sum = 0;
+  for (const LookupCell& cell : header_->lookups) sum += cell.misses.load(std::memory_order_relaxed);
+  return sum;
+}
+
 Result<void> PinTable::lock_for_life() {
   struct flock lock {};
   lock.l_type = F_WRLCK;

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/syscall.h"
+#include "base/thread_number.h"
 #include "store/pin_protocol.h"
 #include "store/shared_files.h"
 
@@ -26,27 +27,36 @@ using SharedWord = std::atomic<std::uint64_t>;
 static_assert(sizeof(SharedWord) == 8 && SharedWord::is_always_lock_free);
 
 inline constexpr std::array<char, 8> kPinTableMagic = {'N', 'M', 'C', 'P', 'I', 'N', 'S', '1'};
-inline constexpr std::uint32_t kPinTableVersion = 3;
+inline constexpr std::uint32_t kPinTableVersion = 4;
+
+// Lookups of a client's threads. Those of the first threads count each in a cell of their own, without a locked
+// instruction; the others share the last cell.
+struct alignas(64) LookupCell {
+  SharedWord hits;  // that found their key
+  SharedWord misses;
+
+  SharedWord& word_for(bool hit) { return hit ? hits : misses; }
+};
+inline constexpr std::size_t kLookupCells = 32;
 
 struct PinTableHeader {
   std::array<char, 8> magic;
   std::uint32_t version;
   std::uint32_t header_bytes;
   std::uint64_t file_bytes;
-  std::uint64_t boot_id;        // of the index it belongs to
-  std::uint32_t client;         // number that the master gave
-  std::uint32_t entry_count;    // as the index has at most
-  std::uint64_t identity;       // random: numbers are given again after a restart, this is not
-  alignas(64) SharedWord hits;  // lookups of this client that found their key
-  SharedWord misses;
+  std::uint64_t boot_id;                  // of the index it belongs to
+  std::uint32_t client;                   // number that the master gave
+  std::uint32_t entry_count;              // as the index has at most
+  std::uint64_t identity;                 // random: numbers are given again after a restart, this is not
   alignas(64) SharedWord over_limbo_cap;  // 1: set by the master; this client gets misses until it drops pins
   // Ticks at which the oldest of its puts began that are still at work; 0: none is. Places that the client was given
   // before are nobody's any more (their messages, or the answers, were lost), and the master takes them back.
   alignas(64) SharedWord oldest_put;
-  std::array<std::byte, 4096 - 200> padding;
+  alignas(64) std::array<LookupCell, kLookupCells> lookups;
+  std::array<std::byte, 4096 - 192 - sizeof(lookups)> padding;
 };
-static_assert(sizeof(PinTableHeader) == 4096 && offsetof(PinTableHeader, hits) == 64 &&
-              offsetof(PinTableHeader, over_limbo_cap) == 128 && offsetof(PinTableHeader, oldest_put) == 192);
+static_assert(sizeof(PinTableHeader) == 4096 && offsetof(PinTableHeader, over_limbo_cap) == 64 &&
+              offsetof(PinTableHeader, oldest_put) == 128 && offsetof(PinTableHeader, lookups) == 192);
 
 // A mapping of one table, read-write. Thread-safe as far as its words are; moves are not.
 class PinTable {
@@ -70,6 +80,18 @@ class PinTable {
   std::uint64_t identity() const { return header_->identity; }
   std::uint32_t entry_count() const { return entry_count_; }
   PinTableHeader& header() const { return *header_; }
+  // Counts a lookup of the calling thread.
+  void count_lookup(bool hit) const {
+    const std::uint32_t number = thread_number();
+    if (number < kLookupCells - 1) [[likely]] {
+      SharedWord& count = header_->lookups[number].word_for(hit);
+      count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    } else {
+      header_->lookups.back().word_for(hit).fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  std::uint64_t hits() const;
+  std::uint64_t misses() const;
   // `entry` is below the index's entries_ready().
   SharedWord& word(std::uint32_t entry) const { return words_[std::size_t{entry} * kWordsAnEntry]; }
   SharedWord& verified(std::uint32_t entry) const { return words_[std::size_t{entry} * kWordsAnEntry + 1]; }

@@ -16,8 +16,6 @@ constexpr int kTries = 16;
 
 }  // namespace
 
-void Pin::unpin() { Pins::unpin(*word_); }
-
 Pin Pin::duplicate() const {
   Pin copy;
   if (word_ == nullptr) return copy;
@@ -55,12 +53,122 @@ Result<std::unique_ptr<SharedStoreReader>> SharedStoreReader::open(ClientFiles f
       new SharedStoreReader(std::move(files), std::move(index), view, std::move(pins), clock));
 }
 
+// ---- The way of a hit, short enough that the processor is at several lookups at once
+// ---------------------------------
+
+inline std::span<const std::byte> SharedStoreReader::bytes_at(std::uint64_t location, std::uint64_t size) {
+  const Location at = unpack_location(location);
+  const std::uint64_t incarnation = incarnation_of(view_.segment_word(at.segment));
+  if (incarnation == 0) return {};  // none was ever mounted there
+  const MappedSegment* segment = segments_[at.segment].load(std::memory_order_acquire);
+  if (segment == nullptr || segment->incarnation != incarnation) [[unlikely]]
+    segment = map_segment(at.segment);
+  return segment == nullptr ? std::span<const std::byte>() : segment->view.bytes(at.offset, size);
+}
+
+// The entry is pinned, so its fields stand still; where they point is checked all the same.
+inline void SharedStoreReader::adopt_into(Pin& pin, std::uint32_t number, std::uint64_t generation) {
+  const IndexEntry& entry = view_.entry(number);
+  pin.word_ = &pins_.word(number);
+  pin.generation_ = generation;
+  pin.bytes_ = bytes_at(entry.location.load(std::memory_order_relaxed), entry.size.load(std::memory_order_relaxed));
+}
+
+// Before the entry's first line is waited for: whoever pins needs the other one and the pin word right after.
+inline void SharedStoreReader::prefetch_for_pin(std::uint32_t number) const {
+  __builtin_prefetch(&view_.entry(number).size);
+  __builtin_prefetch(&pins_.word(number), 1);
+}
+
+// Whether the entry is readable and has this key, as far as can be seen without a pin: not of a long key.
+inline bool SharedStoreReader::holds(std::uint32_t number, std::string_view key, std::uint64_t hash) const {
+  const IndexEntry& entry = view_.entry(number);
+  const std::uint64_t seen = entry.commit.load(std::memory_order_acquire);
+  return state_of(seen) == EntryState::kCommitted && key.size() <= kInlineKeyBytes &&
+         entry_may_hold(entry, key, hash) && entry.commit.load(std::memory_order_acquire) == seen;
+}
+
+inline SharedStoreReader::Step SharedStoreReader::try_entry(std::uint32_t number, std::string_view key,
+                                                            std::uint64_t hash, Pin& pin) {
+  const IndexEntry& entry = view_.entry(number);
+  // Acquire pairs with the master's publish: fields of this generation or a later one.
+  const std::uint64_t seen = entry.commit.load(std::memory_order_acquire);
+  if (state_of(seen) != EntryState::kCommitted || !entry_may_hold(entry, key, hash)) [[unlikely]]
+    return Step::kNext;
+  if (!Pins::pin(entry.commit, seen, pins_.word(number), clock_.stamp())) [[unlikely]]
+    return Step::kChanged;
+  adopt_into(pin, number, generation_of(seen));
+  const bool ours = key.size() <= kInlineKeyBytes || long_key_equals(entry, key);
+  if (ours && !pin.bytes_.empty()) return Step::kTaken;
+  pin = Pin();
+  return Step::kNext;
+}
+
+SharedStoreReader::Answer SharedStoreReader::find(std::string_view key, Pin& pin) {
+  const std::uint64_t hash = checksum64(key);
+  const std::uint32_t number = view_.first(hash);
+  if (number != IndexView::kNone) [[likely]] {
+    prefetch_for_pin(number);
+    if (try_entry(number, key, hash, pin) == Step::kTaken) [[likely]]
+      return Answer::kFound;
+  }
+  return find_slowly(key, hash, pin);
+}
+
+SharedStoreReader::Answer SharedStoreReader::find_slowly(std::string_view key, std::uint64_t hash, Pin& pin) {
+  for (int i = 0; i < kTries; ++i) {
+    Step last = Step::kNext;
+    // An entry whose slot was the key's, but isn't the key's any more, may have been replaced since we saw the slot.
+    // (Keys alike in half of their hash look the same; then all tries end alike.)
+    bool passed = false;
+    const IndexView::ProbeEnd end = view_.probe(hash, [&](std::uint32_t number) {
+      passed = true;
+      last = try_entry(number, key, hash, pin);
+      return last != Step::kNext;
+    });
+    if (last == Step::kTaken) return Answer::kFound;
+    if (end == IndexView::ProbeEnd::kMiss && !passed) return Answer::kMiss;
+  }
+  return Answer::kUnsettled;
+}
+
+// The entry that holds the key now.
+template <bool kTouches>
+inline std::optional<std::uint32_t> SharedStoreReader::look(std::string_view key) {
+  const std::uint64_t hash = checksum64(key);
+  const std::uint32_t number = view_.first(hash);
+  if (number == IndexView::kNone) [[unlikely]]
+    return look_slowly(key, hash);
+  if (kTouches) __builtin_prefetch(&pins_.word(number), 1);
+  if (holds(number, key, hash)) [[likely]]
+    return number;
+  return look_slowly(key, hash);
+}
+
+inline std::optional<std::uint64_t> SharedStoreReader::unverified(const Pin& pin) const {
+  const std::uint32_t number = pins_.entry_of(*pin.word_);
+  const IndexEntry& entry = view_.entry(number);
+  if ((unpack_meta(entry.meta.load(std::memory_order_relaxed)).flags & kChecksumValid) == 0) return std::nullopt;
+  if (pins_.verified(number).load(std::memory_order_relaxed) == pin.generation()) return std::nullopt;
+  return entry.checksum.load(std::memory_order_relaxed);
+}
+
+inline bool SharedStoreReader::verify(const Pin& pin) {
+  const auto wanted = unverified(pin);
+  if (!wanted) [[likely]]
+    return true;
+  return settle(pin, checksum64(pin.bytes()) == *wanted);
+}
+
 std::optional<Pin> SharedStoreReader::lookup(std::string_view key) {
-  Pin pin;
+  std::optional<Pin> pin(std::in_place);
   const bool over_cap = pins_.header().over_limbo_cap.load(std::memory_order_relaxed) != 0;
-  const bool hit = !over_cap && find(key, pin) == Answer::kFound && verify(pin);
-  count_lookup(hit);
-  if (!hit) return std::nullopt;
+  if (!over_cap && find(key, *pin) == Answer::kFound && verify(*pin)) [[likely]] {
+    count_lookup(true);
+    return pin;
+  }
+  count_lookup(false);
+  pin.reset();
   return pin;
 }
 
@@ -90,14 +198,6 @@ std::int64_t SharedStoreReader::copy(std::string_view key, std::span<const std::
   return hit ? static_cast<std::int64_t>(pin.bytes().size()) : kMissed;
 }
 
-std::optional<std::uint64_t> SharedStoreReader::unverified(const Pin& pin) const {
-  const std::uint32_t number = pins_.entry_of(*pin.word_);
-  const IndexEntry& entry = view_.entry(number);
-  if ((unpack_meta(entry.meta.load(std::memory_order_relaxed)).flags & kChecksumValid) == 0) return std::nullopt;
-  if (pins_.verified(number).load(std::memory_order_relaxed) == pin.generation()) return std::nullopt;
-  return entry.checksum.load(std::memory_order_relaxed);
-}
-
 bool SharedStoreReader::settle(const Pin& pin, bool right) {
   if (right)
     pins_.verified(pins_.entry_of(*pin.word_)).store(pin.generation(), std::memory_order_relaxed);
@@ -106,15 +206,10 @@ bool SharedStoreReader::settle(const Pin& pin, bool right) {
   return right;
 }
 
-bool SharedStoreReader::verify(const Pin& pin) {
-  const auto wanted = unverified(pin);
-  return !wanted || settle(pin, checksum64(pin.bytes()) == *wanted);
-}
-
-bool SharedStoreReader::contains(std::string_view key) { return look(key).has_value(); }
+bool SharedStoreReader::contains(std::string_view key) { return look<false>(key).has_value(); }
 
 bool SharedStoreReader::probe(std::string_view key) {
-  const auto number = look(key);
+  const auto number = look<true>(key);
   if (!number) return false;
   // Of the generation that is there now: should it be another, this use is of an object with another key, once.
   const std::uint64_t generation = generation_of(view_.entry(*number).commit.load(std::memory_order_relaxed));
@@ -122,9 +217,7 @@ bool SharedStoreReader::probe(std::string_view key) {
   return true;
 }
 
-// The entry that holds the key now.
-std::optional<std::uint32_t> SharedStoreReader::look(std::string_view key) {
-  const std::uint64_t hash = checksum64(key);
+std::optional<std::uint32_t> SharedStoreReader::look_slowly(std::string_view key, std::uint64_t hash) {
   if (key.size() > kInlineKeyBytes) {  // equality of a long key is seen only under a pin
     Pin pin;
     if (find(key, pin) != Answer::kFound) return std::nullopt;
@@ -132,14 +225,11 @@ std::optional<std::uint32_t> SharedStoreReader::look(std::string_view key) {
   }
   for (int i = 0; i < kTries; ++i) {
     std::uint32_t found = 0;
-    bool passed = false;  // see find()
+    bool passed = false;  // see find_slowly()
     const IndexView::ProbeEnd end = view_.probe(hash, [&](std::uint32_t number) {
-      const IndexEntry& entry = view_.entry(number);
-      const std::uint64_t seen = entry.commit.load(std::memory_order_acquire);
       found = number;
       passed = true;
-      return state_of(seen) == EntryState::kCommitted && entry_may_hold(entry, key, hash) &&
-             entry.commit.load(std::memory_order_acquire) == seen;
+      return holds(number, key, hash);
     });
     if (end == IndexView::ProbeEnd::kStopped) return found;
     if (end == IndexView::ProbeEnd::kMiss && !passed) return std::nullopt;
@@ -147,60 +237,15 @@ std::optional<std::uint32_t> SharedStoreReader::look(std::string_view key) {
   return std::nullopt;
 }
 
-SharedStoreReader::Answer SharedStoreReader::find(std::string_view key, Pin& pin) {
-  const std::uint64_t hash = checksum64(key);
-  for (int i = 0; i < kTries; ++i) {
-    Step last = Step::kNext;
-    // An entry whose slot was the key's, but isn't the key's any more, may have been replaced since we saw the slot.
-    // (Keys alike in half of their hash look the same; then all tries end alike.)
-    bool passed = false;
-    const IndexView::ProbeEnd end = view_.probe(hash, [&](std::uint32_t number) {
-      passed = true;
-      last = try_entry(number, key, hash, pin);
-      return last != Step::kNext;
-    });
-    if (last == Step::kTaken) return Answer::kFound;
-    if (end == IndexView::ProbeEnd::kMiss && !passed) return Answer::kMiss;
-  }
-  return Answer::kUnsettled;
-}
-
-SharedStoreReader::Step SharedStoreReader::try_entry(std::uint32_t number, std::string_view key, std::uint64_t hash,
-                                                     Pin& pin) {
-  const IndexEntry& entry = view_.entry(number);
-  // Acquire pairs with the master's publish: fields of this generation or a later one.
-  const std::uint64_t seen = entry.commit.load(std::memory_order_acquire);
-  if (state_of(seen) != EntryState::kCommitted || !entry_may_hold(entry, key, hash)) return Step::kNext;
-  if (!Pins::pin(entry.commit, seen, pins_.word(number), clock_.stamp())) return Step::kChanged;
-  pin = adopt(number, generation_of(seen));
-  const bool ours = key.size() <= kInlineKeyBytes || long_key_equals(entry, key);
-  if (ours && !pin.bytes().empty()) return Step::kTaken;
-  pin = Pin();
-  return Step::kNext;
-}
-
 bool SharedStoreReader::long_key_equals(const IndexEntry& entry, std::string_view key) {
   const auto stored = bytes_at(entry.key[0].load(std::memory_order_relaxed), key.size());
   return stored.size() == key.size() && std::memcmp(stored.data(), key.data(), key.size()) == 0;
 }
 
-// The entry is pinned, so its fields stand still; where they point is checked all the same.
 Pin SharedStoreReader::adopt(std::uint32_t number, std::uint64_t generation) {
-  const IndexEntry& entry = view_.entry(number);
   Pin pin;
-  pin.word_ = &pins_.word(number);
-  pin.generation_ = generation;
-  pin.bytes_ = bytes_at(entry.location.load(std::memory_order_relaxed), entry.size.load(std::memory_order_relaxed));
+  adopt_into(pin, number, generation);
   return pin;
-}
-
-std::span<const std::byte> SharedStoreReader::bytes_at(std::uint64_t location, std::uint64_t size) {
-  const Location at = unpack_location(location);
-  const std::uint64_t incarnation = incarnation_of(view_.segment_word(at.segment));
-  if (incarnation == 0) return {};  // none was ever mounted there
-  const MappedSegment* segment = segments_[at.segment].load(std::memory_order_acquire);
-  if (segment == nullptr || segment->incarnation != incarnation) segment = map_segment(at.segment);
-  return segment == nullptr ? std::span<const std::byte>() : segment->view.bytes(at.offset, size);
 }
 
 const SharedStoreReader::MappedSegment* SharedStoreReader::map_segment(std::uint32_t number) {
@@ -246,11 +291,6 @@ std::uint64_t SharedStoreReader::pins_held() const {
     held += pin_count_of(pins_.word(entry).load(std::memory_order_relaxed));
   }
   return held;
-}
-
-void SharedStoreReader::count_lookup(bool hit) {
-  PinTableHeader& header = pins_.header();
-  (hit ? header.hits : header.misses).fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace nmc::store

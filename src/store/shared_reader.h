@@ -56,7 +56,7 @@ class SharedStoreReader {
     kUnsettled,  // the index changed at every try; whoever can asks the master
   };
   Answer find(std::string_view key, Pin& pin);
-  void count_lookup(bool hit);
+  void count_lookup(bool hit) { pins_.count_lookup(hit); }
   // The pin that the caller has already counted in this client's table.
   Pin adopt(std::uint32_t entry, std::uint64_t generation);
   void touch(const Pin& pin);
@@ -78,7 +78,13 @@ class SharedStoreReader {
   SharedStoreReader(ClientFiles files, Mapping index, const IndexView& view, PinTable pins, TouchClock& clock);
 
   enum class Step { kNext, kTaken, kChanged };
+  Answer find_slowly(std::string_view key, std::uint64_t hash, Pin& pin);
+  std::optional<std::uint32_t> look_slowly(std::string_view key, std::uint64_t hash);
+  // `pin` is empty, and stays so unless the step is kTaken.
   Step try_entry(std::uint32_t number, std::string_view key, std::uint64_t hash, Pin& pin);
+  bool holds(std::uint32_t number, std::string_view key, std::uint64_t hash) const;
+  void adopt_into(Pin& pin, std::uint32_t number, std::uint64_t generation);
+  void prefetch_for_pin(std::uint32_t number) const;
   bool long_key_equals(const IndexEntry& entry, std::string_view key);
   // Bytes in a segment, of an entry that the caller has pinned: so the segment's number has no other incarnation
   // meanwhile. Empty: outside, or not to be had.
@@ -89,6 +95,7 @@ class SharedStoreReader {
   std::optional<std::uint64_t> unverified(const Pin& pin) const;
   bool settle(const Pin& pin, bool right);
   bool verify(const Pin& pin);
+  template <bool kTouches>
   std::optional<std::uint32_t> look(std::string_view key);
 
   std::function<Result<UniqueFd>(std::uint32_t)> open_segment_;

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/result.h"
+#include "store/pin_protocol.h"
 
 namespace nmc::store {
 
@@ -69,7 +70,7 @@ class Pin {
 
  private:
   friend class SharedStoreReader;
-  void unpin();
+  void unpin() { Pins::unpin(*word_); }
   void take(Pin& other) {
     word_ = std::exchange(other.word_, nullptr);
     source_ = other.source_;
