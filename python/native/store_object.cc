@@ -151,6 +151,25 @@ class StoreObject::Call {
     }
     return run(std::forward<Work>(work));
   }
+  // What comes over the network, each into an object of its own; empty where there is nothing.
+  std::vector<nb::bytes> receive(std::span<const std::string_view> keys) const {
+    std::vector<nb::bytes> received(keys.size(), no_bytes());
+    std::vector<Outcome> outcomes = outcomes_for(keys.size());
+    const auto place = [&](std::size_t i, std::uint64_t bytes) -> Result<std::span<std::byte>> {
+      const Locked locked;
+      try {
+        received[i] = new_bytes(bytes);
+      } catch (nb::python_error&) {
+        return resource_exhausted("no memory for an object of {} bytes", bytes);
+      }
+      return std::span(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(received[i].ptr())), bytes);
+    };
+    run([&](Client& client) { client.fetch(keys, place, outcomes); });
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (outcomes[i] <= 0) received[i] = no_bytes();
+    }
+    return received;
+  }
 
  private:
   Session* session_;
@@ -284,23 +303,16 @@ nb::bytes StoreObject::get(std::string_view key) {
     const Outcome outcome = call.run([&](Client& client) { return client.view(key, view); });
     return outcome == outcome_of(StoreCode::kOk) ? copy_of(view) : no_bytes();
   }
-  nb::bytes received;
-  const auto place = [&](std::uint64_t bytes) -> Result<std::span<std::byte>> {
-    const Locked locked;
-    try {
-      received = new_bytes(bytes);
-    } catch (nb::python_error&) {
-      return resource_exhausted("no memory for an object of {} bytes", bytes);
-    }
-    return std::span(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(received.ptr())), bytes);
-  };
-  const Outcome outcome = call.run([&](Client& client) { return client.fetch(key, place); });
-  return outcome > 0 ? received : no_bytes();
+  return call.receive(std::span(&key, 1)).front();
 }
 
 BytesList StoreObject::get_batch(const KeyList& keys) {
   const Keys names(keys);
   BytesList list;
+  if (const Call call(*this); call && !call.reads_in_place()) {
+    for (const nb::bytes& value : call.receive(names.views())) list.append(value);
+    return list;
+  }
   for (const std::string_view key : names.views()) list.append(get(key));
   return list;
 }
@@ -317,8 +329,19 @@ MaybeHandle StoreObject::get_buffer(std::string_view key) {
 
 HandleList StoreObject::batch_get_buffer(const KeyList& keys) {
   const Keys names(keys);
+  const std::shared_ptr<Session> session = session_;
+  std::vector<Client::View> views(names.size());
+  std::vector<Outcome> outcomes = outcomes_for(names.size());
+  if (const Call call(*this); call)
+    call.run([&](Client& client) { client.view(names.views(), views, outcomes); });
   HandleList list;
-  for (const std::string_view key : names.views()) list.append(get_buffer(key));
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (outcomes[i] == outcome_of(StoreCode::kOk)) {
+      list.append(nb::cast(new BufferHandle(session, std::move(views[i])), nb::rv_policy::take_ownership));
+    } else {
+      list.append(nb::none());
+    }
+  }
   return list;
 }
 

@@ -140,7 +140,7 @@ class ChannelServer::Impl {
     if (!options.unix_path.empty()) {
       NMC_ASSIGN_OR_RETURN(UnixListener listener, UnixListener::open(options.unix_path, options.unix_mode));
       unix_listener_.emplace(std::move(listener));
-      add_loops(Carrier::kUnix, unix_listener_->take_fd());
+      add_loops(Carrier::kUnix, options.unix_loops, unix_listener_->take_fd());
     }
     if (!options.tcp_host.empty()) {
       NMC_ASSIGN_OR_RETURN(TcpListener listener, listen_tcp(options.tcp_host, options.tcp_port));
@@ -150,7 +150,7 @@ class ChannelServer::Impl {
                        options.tcp_host, kTokenVariable);
       }
       tcp_port_ = listener.port;
-      add_loops(Carrier::kTcp, std::move(listener.fd));
+      add_loops(Carrier::kTcp, options.tcp_loops, std::move(listener.fd));
     }
     for (const auto& loop : loops_) loop->start();
     return {};
@@ -165,9 +165,9 @@ class ChannelServer::Impl {
   }
 
  private:
-  void add_loops(Carrier carrier, UniqueFd listener) {
+  void add_loops(Carrier carrier, int count, UniqueFd listener) {
     std::vector<ServerLoop*> loops;
-    for (int i = 0; i < core_.options.loops_per_carrier; ++i) {
+    for (int i = 0; i < count; ++i) {
       loops_.push_back(std::make_unique<ServerLoop>(core_, carrier));
       loops.push_back(loops_.back().get());
     }
@@ -182,7 +182,8 @@ class ChannelServer::Impl {
 
 Result<std::unique_ptr<ChannelServer>> ChannelServer::start(ChannelServerOptions options, MessageHandler& handler) {
   NMC_REQUIRE(!options.unix_path.empty() || !options.tcp_host.empty());
-  NMC_REQUIRE(options.loops_per_carrier > 0, "loops_per_carrier={}", options.loops_per_carrier);
+  NMC_REQUIRE(options.unix_loops > 0 && options.tcp_loops > 0, "unix_loops={} tcp_loops={}", options.unix_loops,
+              options.tcp_loops);
   auto impl = std::make_unique<Impl>(std::move(options), handler);
   NMC_RETURN_IF_ERROR(impl->start());
   return std::unique_ptr<ChannelServer>(new ChannelServer(std::move(impl)));

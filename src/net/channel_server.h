@@ -114,7 +114,7 @@ struct ChannelServerOptions {
   bool token_on_unix = false;  // asked there, too; else the file's mode is what keeps strangers out
   bool insecure = false;       // allows TCP beyond loopback without a token
 
-  int loops_per_carrier = 1;
+  int unix_loops = 1, tcp_loops = 1;
   std::size_t connections_max = 4096;  // one more is told so and closed
   FrameLimits limits;                  // of requests
   Nanos handshake_deadline = std::chrono::seconds(5);

@@ -307,7 +307,7 @@ TEST_P(ChannelTest, AHandlerThatTakesTooLongIsAnError) {
 }
 
 TEST_P(ChannelTest, ManyClientsAreServedAtOnce) {
-  start({.loops_per_carrier = 3});
+  start({.unix_loops = 3, .tcp_loops = 3});
   std::vector<std::thread> threads;
   for (std::uint64_t t = 0; t < 6; ++t) {
     threads.emplace_back([this, t] {

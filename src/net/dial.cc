@@ -150,7 +150,10 @@ Result<UniqueFd> dial_tcp(const Address& address, Nanos until) {
     // A silent address leaves time for those behind it.
     const Nanos share = left_until(until) / static_cast<int>(endpoints.size() - i);
     error = connect_before(fd.get(), endpoints[i], real_clock().now() + share);
-    if (error == 0) return fd;
+    if (error == 0) {
+      TcpStream::tune_connected(fd.get());
+      return fd;
+    }
   }
   return connect_failure(address, error);
 }

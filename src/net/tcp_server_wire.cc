@@ -21,6 +21,7 @@ class TcpServerWire final : public ServerWire {
   TcpServerWire(asio::io_context& loop, UniqueFd fd, const ServerWireOptions& options)
       : options_(options), stream_(std::move(fd)), ready_(loop, stream_.fd()) {
     TcpStream::tune(stream_.fd());
+    TcpStream::tune_connected(stream_.fd());
   }
 
   asio::awaitable<Result<std::optional<Frame>>> receive(LoopTime first_byte, LoopTime whole) override {

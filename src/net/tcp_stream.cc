@@ -4,6 +4,8 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <string>
+
 namespace nmc::net {
 namespace {
 
@@ -29,6 +31,24 @@ void TcpStream::tune(int fd) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 30);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+void TcpStream::tune_connected(int fd) {
+  const auto host_of = [fd](auto name_of) -> std::string {
+    sockaddr_storage name{};
+    socklen_t size = sizeof name;
+    if (name_of(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) return "";
+    if (name.ss_family == AF_INET) {
+      const auto& v4 = reinterpret_cast<const sockaddr_in&>(name).sin_addr;
+      return std::string(reinterpret_cast<const char*>(&v4), sizeof v4);
+    }
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(name).sin6_addr;
+    return std::string(reinterpret_cast<const char*>(&v6), sizeof v6);
+  };
+  const std::string peer = host_of(::getpeername);
+  if (peer.empty() || peer != host_of(::getsockname)) return;
+  constexpr int kBytes = 256 << 10;
+  (void)::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kBytes, sizeof kBytes);
 }
 
 StreamIo TcpStream::read(std::span<const iovec> to) {

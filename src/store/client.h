@@ -87,12 +87,15 @@ class Client {
    public:
     View() = default;
     explicit View(Pin pin) : pin_(std::move(pin)) {}
-    explicit View(std::vector<std::byte> received) : received_(std::move(received)) {}
-    std::span<const std::byte> bytes() const { return pin_ ? pin_.bytes() : std::span<const std::byte>(received_); }
+    View(std::unique_ptr<std::byte[]> received, std::uint64_t bytes) : received_(std::move(received)), bytes_(bytes) {}
+    std::span<const std::byte> bytes() const {
+      return pin_ ? pin_.bytes() : std::span<const std::byte>(received_.get(), bytes_);
+    }
 
    private:
     Pin pin_;
-    std::vector<std::byte> received_;
+    std::unique_ptr<std::byte[]> received_;
+    std::uint64_t bytes_ = 0;  // of `received_`
   };
 
   // 1, 0 or a code. Counts as a use: it renews the lease.
@@ -101,11 +104,16 @@ class Client {
   virtual Outcome size_of(std::string_view key) = 0;
 
   // kOk and the object, held until the view goes; or a code.
-  virtual Outcome view(std::string_view key, View& view) = 0;
-  // Copies the object into the memory that `place` gives for its size, and returns that. `place` is called without a
-  // lock, and again when what came got lost on the way; its error ends the call with its code.
+  virtual void view(std::span<const std::string_view> keys, std::span<View> views, std::span<Outcome> outcomes) = 0;
+  Outcome view(std::string_view key, View& view);
+  // Copies each object into the memory that `place` gives for its size, which is the outcome. `place` is called without
+  // a lock, perhaps on several threads at once for different keys, and again when what came got lost on the way. Its
+  // error ends that key's reading, and perhaps that of others that come with it, with its code.
+  using PlaceEach = std::function<Result<std::span<std::byte>>(std::size_t key, std::uint64_t bytes)>;
+  virtual void fetch(std::span<const std::string_view> keys, const PlaceEach& place, std::span<Outcome> outcomes) = 0;
+  // For a single key `place` is called on the caller's thread.
   using Place = std::function<Result<std::span<std::byte>>(std::uint64_t bytes)>;
-  virtual Outcome fetch(std::string_view key, const Place& place) = 0;
+  Outcome fetch(std::string_view key, const Place& place);
   // Copies the object into `to`, one span after the other; its size, or kInvalidParams when it is larger than they are,
   // which then are untouched.
   struct Read {

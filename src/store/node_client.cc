@@ -3,6 +3,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <new>
 
 #include "base/check.h"
 #include "base/failpoint.h"
@@ -11,6 +12,7 @@
 #include "store/client.h"
 #include "store/master_link.h"
 #include "store/protocol.h"
+#include "store/wire_reads.h"
 
 namespace nmc::store {
 namespace {
@@ -21,6 +23,9 @@ using net::Channel;
 
 // Of one message's keys and payload on a Unix socket; the rest of a datagram is for lengths and options.
 constexpr std::size_t kUnixMessageBytes = net::kDatagramBytesMax - (16 << 10);
+
+constexpr std::uint64_t kTcpMessageBytes = 64 << 20;
+constexpr std::size_t kPutsInMessage = 2048;  // keys of the greatest length still fit into a body
 
 Outcome code_of(StoreCode code) { return outcome_of(code); }
 Outcome code_of(const Error& error) { return outcome_of(store_code_for(error)); }
@@ -74,46 +79,52 @@ class NodeClient final : public Client {
     return outcome;
   }
 
-  Outcome view(std::string_view key, View& view) override {
-    if (const auto wrong = wrong_key(key)) return code_of(*wrong);
+  using Client::fetch;
+  using Client::view;
+
+  void view(std::span<const std::string_view> keys, std::span<View> views, std::span<Outcome> outcomes) override {
     if (Membership* shared = link_.membership()) {
-      auto pin = shared->reader().lookup(key);
-      if (!pin) return code_of(StoreCode::kObjectNotFound);
-      count_shared_read(pin->bytes().size());
-      view = View(*std::move(pin));
-      return 0;
+      for (std::size_t i = 0; i < keys.size(); ++i) outcomes[i] = view_shared(*shared, keys[i], views[i]);
+      return;
     }
-    std::vector<std::byte> received;
-    const Outcome outcome = fetch(key, [&](std::uint64_t bytes) {
-      received.resize(bytes);
-      return std::span(received);
-    });
-    if (outcome < 0) return outcome;
-    view = View(std::move(received));
-    return 0;
+    // Memory that isn't touched before its bytes come: a size that the server made up costs addresses only.
+    std::vector<std::unique_ptr<std::byte[]>> received(keys.size());
+    fetch(
+        keys,
+        [&](std::size_t i, std::uint64_t bytes) -> Result<std::span<std::byte>> {
+          received[i].reset(new (std::nothrow) std::byte[bytes]);
+          if (received[i] == nullptr) return resource_exhausted("no memory for an object of {} bytes", bytes);
+          return std::span(received[i].get(), bytes);
+        },
+        outcomes);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (outcomes[i] < 0) continue;
+      views[i] = View(std::move(received[i]), static_cast<std::uint64_t>(outcomes[i]));
+      outcomes[i] = 0;
+    }
   }
 
-  Outcome fetch(std::string_view key, const Place& place) override {
-    if (const auto wrong = wrong_key(key)) return code_of(*wrong);
+  void fetch(std::span<const std::string_view> keys, const PlaceEach& place, std::span<Outcome> outcomes) override {
     if (Membership* shared = link_.membership()) {
-      const auto pin = shared->reader().lookup(key);
-      if (!pin) return code_of(StoreCode::kObjectNotFound);
-      const std::span<const std::byte> bytes = pin->bytes();
-      const auto to = place(bytes.size());
-      if (!to) return code_of(to.error());
-      std::memcpy(to->data(), bytes.data(), bytes.size());
-      count_shared_read(bytes.size());
-      return static_cast<Outcome>(bytes.size());
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        View view;
+        outcomes[i] = view_shared(*shared, keys[i], view);
+        if (outcomes[i] < 0) continue;
+        const std::span<const std::byte> bytes = view.bytes();
+        const auto to = place(i, bytes.size());
+        outcomes[i] = to ? static_cast<Outcome>(bytes.size()) : code_of(to.error());
+        if (to) std::memcpy(to->data(), bytes.data(), bytes.size());
+      }
+      return;
     }
-    std::span<std::byte> to;
-    const ReadOnWire whole{.key = key, .bytes = UINT64_MAX};
-    Outcome outcome = 0;
-    const auto place_whole = [&](std::span<const Outcome> sizes) -> Result<std::span<const std::span<std::byte>>> {
-      NMC_ASSIGN_OR_RETURN(to, place(static_cast<std::uint64_t>(sizes[0])));
-      return std::span<const std::span<std::byte>>(&to, 1);
+    std::vector<WireRead> reads;
+    for (const std::string_view key : keys) reads.push_back({.key = key, .bytes = UINT64_MAX});
+    std::vector<std::span<std::byte>> to(keys.size());
+    const auto place_one = [&](std::size_t i, std::uint64_t bytes) -> Result<Spans> {
+      NMC_ASSIGN_OR_RETURN(to[i], place(i, bytes));
+      return Spans(&to[i], 1);
     };
-    receive_reads(std::span(&whole, 1), std::span(&outcome, 1), place_whole);
-    return outcome;
+    read_over_wire(link_, reads, place_one, outcomes);
   }
 
   void read(std::span<const Read> reads, std::span<Outcome> outcomes) override {
@@ -121,25 +132,14 @@ class NodeClient final : public Client {
       for (std::size_t i = 0; i < reads.size(); ++i) outcomes[i] = read_shared(*shared, reads[i]);
       return;
     }
-    std::vector<ReadOnWire> wanted;
+    std::vector<WireRead> wanted;
     for (const Read& read : reads) {
       std::uint64_t room = 0;
       for (const auto& span : read.to) room += span.size();
       wanted.push_back({.key = read.key, .bytes = room});
     }
-    std::vector<std::span<std::byte>> to;
-    receive_reads(wanted, outcomes, [&](std::span<const Outcome> sizes) {
-      to.clear();
-      for (std::size_t i = 0; i < sizes.size(); ++i) {
-        std::uint64_t left = sizes[i] > 0 ? static_cast<std::uint64_t>(sizes[i]) : 0;
-        for (const auto& span : reads[i].to) {
-          const std::uint64_t take = std::min<std::uint64_t>(left, span.size());
-          if (take > 0) to.push_back(span.first(take));
-          left -= take;
-        }
-      }
-      return std::span<const std::span<std::byte>>(to);
-    });
+    const auto place = [&](std::size_t i, std::uint64_t) -> Result<Spans> { return reads[i].to; };
+    read_over_wire(link_, wanted, place, outcomes);
   }
 
   void read_ranges(std::string_view key, std::span<const Range> ranges, std::span<Outcome> outcomes) override {
@@ -162,17 +162,11 @@ class NodeClient final : public Client {
       }
       return;
     }
-    std::vector<ReadOnWire> wanted;
+    std::vector<WireRead> wanted;
     for (const Range& range : ranges)
-      wanted.push_back({.key = key, .whole = false, .offset = range.offset, .bytes = range.to.size()});
-    std::vector<std::span<std::byte>> to;
-    receive_reads(wanted, outcomes, [&](std::span<const Outcome> sizes) {
-      to.clear();
-      for (std::size_t i = 0; i < sizes.size(); ++i) {
-        if (sizes[i] > 0) to.push_back(ranges[i].to);
-      }
-      return std::span<const std::span<std::byte>>(to);
-    });
+      wanted.push_back({.key = key, .bytes = range.to.size(), .whole = false, .offset = range.offset});
+    const auto place = [&](std::size_t i, std::uint64_t) -> Result<Spans> { return Spans(&ranges[i].to, 1); };
+    read_over_wire(link_, wanted, place, outcomes);
   }
 
   void put(std::span<const Put> puts, const PutOptions& options, std::span<Outcome> outcomes) override {
@@ -246,6 +240,15 @@ class NodeClient final : public Client {
     shared_read_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
 
+  Outcome view_shared(Membership& shared, std::string_view key, View& view) {
+    if (const auto wrong = wrong_key(key)) return code_of(*wrong);
+    auto pin = shared.reader().lookup(key);
+    if (!pin) return code_of(StoreCode::kObjectNotFound);
+    count_shared_read(pin->bytes().size());
+    view = View(*std::move(pin));
+    return 0;
+  }
+
   Outcome read_shared(Membership& shared, const Read& read) {
     if (const auto wrong = wrong_key(read.key)) return code_of(*wrong);
     const std::int64_t copied = shared.reader().copy(read.key, read.to);
@@ -294,60 +297,42 @@ class NodeClient final : public Client {
     return done ? removed : code_of(done.error());
   }
 
-  // `place` is told the outcome of each and gives the spans for the bytes of those that succeeded, in order.
-  using PlaceAll = std::function<Result<std::span<const std::span<std::byte>>>(std::span<const Outcome> outcomes)>;
-  void receive_reads(std::span<const ReadOnWire> reads, std::span<Outcome> outcomes, const PlaceAll& place) {
-    BodyWriter body;
-    body.put_u32(static_cast<std::uint32_t>(reads.size()));
-    for (const ReadOnWire& read : reads) {
-      put_read(body, {read.key.substr(0, kKeyBytesMax + 1), read.whole, read.offset, read.bytes});
+  // The bytes travel with the message; over TCP several messages at once, when there is much.
+  void put_along(std::span<const Put> puts, std::span<const std::size_t> which, const PutOptions& options,
+                 std::span<Outcome> outcomes) {
+    if (link_.on_this_host()) return put_messages(puts, which, kUnixMessageBytes, options, outcomes);
+    std::vector<std::uint64_t> bytes;
+    std::uint64_t total = 0;
+    for (const std::size_t i : which) {
+      bytes.push_back(size_of_parts(puts[i].parts));
+      total += bytes.back();
     }
-    const auto take_outcomes = [&](net::ByteSpan answer) -> Result<std::uint64_t> {
-      BodyReader reader(answer);
-      std::uint64_t total = 0;
-      for (std::size_t i = 0; i < reads.size(); ++i) {
-        outcomes[i] = static_cast<Outcome>(reader.get_u64("outcome"));
-        if (outcomes[i] > 0) {
-          if (static_cast<std::uint64_t>(outcomes[i]) > reads[i].bytes)
-            return corrupt("store: {} bytes came, at most {} were asked for", outcomes[i], reads[i].bytes);
-          total += static_cast<std::uint64_t>(outcomes[i]);
-        }
-      }
-      NMC_RETURN_IF_ERROR(reader.finish());
-      return total;
-    };
-    const Result<void> done = link_.call(
-        Op::kRead, body.bytes(),
-        [&](const Channel::Reply& reply) -> Result<void> {
-          NMC_ASSIGN_OR_RETURN(const std::uint64_t total, take_outcomes(reply.body));
-          if (total == reply.payload_bytes) return {};
-          return corrupt("store: {} bytes came, {} were announced", reply.payload_bytes, total);
-        },
-        {},
-        [&](net::ByteSpan answer, std::uint64_t bytes) -> Result<std::span<const net::MutableByteSpan>> {
-          NMC_ASSIGN_OR_RETURN(const std::uint64_t total, take_outcomes(answer));
-          if (total != bytes) return corrupt("store: {} bytes come, {} were announced", bytes, total);
-          return place(outcomes);
-        });
-    if (!done) std::fill(outcomes.begin(), outcomes.end(), code_of(done.error()));
-    for (std::size_t i = 0; i < reads.size(); ++i) {
-      if (const auto wrong = wrong_key(reads[i].key)) outcomes[i] = code_of(*wrong);
+    std::vector<std::vector<std::size_t>> lanes = deal_to_lanes(bytes, lanes_for(total));
+    for (std::vector<std::size_t>& lane : lanes) {
+      for (std::size_t& k : lane) k = which[k];
+    }
+    in_lanes(lanes.size(),
+             [&](std::size_t lane) { put_messages(puts, lanes[lane], kTcpMessageBytes, options, outcomes); });
+    if (lanes.size() <= 1) return;
+    // Those that found no room, perhaps because the others had it reserved, try again by themselves.
+    for (std::size_t k = 0; k < which.size(); ++k) {
+      if (outcomes[which[k]] == code_of(StoreCode::kNoAvailableHandle))
+        put_messages(puts, which.subspan(k, 1), kTcpMessageBytes, options, outcomes);
     }
   }
 
-  // The bytes travel with the message.
-  void put_along(std::span<const Put> puts, std::span<const std::size_t> which, const PutOptions& options,
-                 std::span<Outcome> outcomes) {
-    const bool datagrams = link_.on_this_host();
+  // Each of about so many bytes, at least one value.
+  void put_messages(std::span<const Put> puts, std::span<const std::size_t> which, std::uint64_t bytes_max,
+                    const PutOptions& options, std::span<Outcome> outcomes) {
     for (std::size_t begin = 0, end = 0; begin < which.size(); begin = end) {
       std::uint64_t bytes = 0;
       std::vector<net::ByteSpan> payload;
       BodyWriter items;
-      for (; end < which.size(); ++end) {
+      for (; end < which.size() && end - begin < kPutsInMessage; ++end) {
         const Put& put = puts[which[end]];
         const std::uint64_t more = size_of_parts(put.parts);
         const std::uint64_t so_far = bytes + items.bytes().size();
-        if (end > begin && so_far + more + put.key.size() + 16 > (datagrams ? kUnixMessageBytes : 64u << 20)) break;
+        if (end > begin && so_far + more + put.key.size() + 16 > bytes_max) break;
         items.put_string(put.key).put_u64(more);
         for (const auto& part : put.parts) payload.push_back(part);
         bytes += more;
@@ -498,6 +483,19 @@ Outcome Client::read(std::string_view key, std::span<std::byte> to) {
   const Read read{key, std::span(&to, 1)};
   Outcome outcome = 0;
   this->read(std::span(&read, 1), std::span(&outcome, 1));
+  return outcome;
+}
+
+Outcome Client::view(std::string_view key, View& view) {
+  Outcome outcome = 0;
+  this->view(std::span(&key, 1), std::span(&view, 1), std::span(&outcome, 1));
+  return outcome;
+}
+
+Outcome Client::fetch(std::string_view key, const Place& place) {
+  Outcome outcome = 0;
+  fetch(
+      std::span(&key, 1), [&](std::size_t, std::uint64_t bytes) { return place(bytes); }, std::span(&outcome, 1));
   return outcome;
 }
 

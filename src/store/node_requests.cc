@@ -19,6 +19,8 @@ using net::Reply;
 using net::Request;
 using net::Session;
 
+constexpr std::size_t kHashedBytes = 256 << 10;
+
 // Of a failed reservation of some bytes: more than any segment has is no room, too.
 StoreCode no_room_code(const Error& error) {
   return error.code == ErrorCode::kInvalidArgument ? StoreCode::kNoAvailableHandle : store_code_for(error);
@@ -464,9 +466,16 @@ awaitable<Result<StoreCode>> NodeServer::put_one(Session& session, Request& requ
   const auto give_back = [&] {
     for (const MasterCore::Space& space : spaces) core_->abort(space.entry, space.generation);
   };
-  if (const Result<void> read = co_await request.read_payload(spaces[0].bytes); !read) {
-    give_back();
-    co_return Failure(read.error());
+  // Each piece is hashed while the cache still has it.
+  Checksum64 checksum;
+  for (std::span<std::byte> left = spaces[0].bytes; !left.empty();) {
+    const std::span<std::byte> piece = left.first(std::min(left.size(), kHashedBytes));
+    if (const Result<void> read = co_await request.read_payload(piece); !read) {
+      give_back();
+      co_return Failure(read.error());
+    }
+    checksum.update(piece);
+    left = left.subspan(piece.size());
   }
   std::vector<MasterCore::Held> copies;
   for (std::size_t i = 1; i < spaces.size(); ++i) {
@@ -478,7 +487,7 @@ awaitable<Result<StoreCode>> NodeServer::put_one(Session& session, Request& requ
   commit.generation = spaces[0].generation;
   commit.key = key;
   commit.stamp = clock_.stamp();
-  commit.checksum = checksum64(std::span<const std::byte>(spaces[0].bytes));
+  commit.checksum = checksum.value();
   commit.replace = options.replace;
   commit.soft_pin = options.soft_pin;
   commit.hard_pin = options.hard_pin;
@@ -515,6 +524,9 @@ Reply NodeServer::sizes(Request& request) {
 
 Reply NodeServer::read(Request& request) {
   const std::uint32_t count = request.body.get_count("reads", kReadBytesMin);
+  if (count > kBatchItemsMax)
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} reads in one message, {} is the most", count, kBatchItemsMax)};
   std::vector<ReadOnWire> reads;
   for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) reads.push_back(get_read(request.body));
   if (const auto done = request.body.finish(); !done) return done.error();
@@ -523,20 +535,22 @@ Reply NodeServer::read(Request& request) {
   const auto pins = std::make_shared<std::vector<Pin>>();
   for (const ReadOnWire& read : reads) {
     auto pin = reader_->lookup(read.key);
-    Outcome outcome = outcome_of(StoreCode::kObjectNotFound);
-    if (pin) {
+    ReadAnswer answer{.outcome = outcome_of(StoreCode::kObjectNotFound)};
+    if (pin && (read.generation == 0 || read.generation == pin->generation())) {
       const std::span<const std::byte> object = pin->bytes();
       const bool fits = read.whole ? object.size() <= read.bytes
                                    : read.offset <= object.size() && read.bytes <= object.size() - read.offset;
-      outcome = outcome_of(StoreCode::kInvalidParams);
+      answer = {.outcome = outcome_of(StoreCode::kInvalidParams),
+                .bytes = object.size(),
+                .generation = pin->generation()};
       if (fits) {
         const std::span<const std::byte> part = read.whole ? object : object.subspan(read.offset, read.bytes);
-        outcome = static_cast<Outcome>(part.size());
+        answer.outcome = static_cast<Outcome>(part.size());
         reply.payload.push_back(part);
         pins->push_back(*std::move(pin));
       }
     }
-    body.put_u64(static_cast<std::uint64_t>(outcome));
+    put_answer(body, answer);
   }
   operations_.count(Operation::kGetReplicaList, reads.size(), reads.size() - pins->size());
   reply.body = std::move(body).take();

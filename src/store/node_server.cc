@@ -13,6 +13,7 @@ namespace {
 
 constexpr auto kLookAtDetached = std::chrono::milliseconds(50);
 constexpr auto kLookAtAll = std::chrono::seconds(1);
+constexpr int kTcpLoopsMax = 4;
 
 Result<UniqueFd> lock_folder(const Path& path) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -47,6 +48,8 @@ Result<void> NodeServer::open() {
   carriers.unix_path = (options_.folder / kSocketName).string();
   carriers.tcp_host = options_.tcp_host;
   carriers.tcp_port = options_.tcp_port;
+  // One connection keeps one core busy, so a client that has large things to move opens several.
+  carriers.tcp_loops = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kTcpLoopsMax);
   carriers.token = options_.token;
   carriers.insecure = options_.insecure;
   NMC_ASSIGN_OR_RETURN(server_, net::ChannelServer::start(std::move(carriers), *this));

@@ -92,6 +92,7 @@ PutOptions get_options(net::BodyReader& reader) {
 
 void put_read(net::BodyWriter& writer, const ReadOnWire& read) {
   writer.put_string(read.key).put_u8(read.whole ? 1 : 0).put_u64(read.offset).put_u64(read.bytes);
+  writer.put_u64(read.generation);
 }
 
 ReadOnWire get_read(net::BodyReader& reader) {
@@ -100,7 +101,20 @@ ReadOnWire get_read(net::BodyReader& reader) {
   read.whole = reader.get_u8("whole") != 0;
   read.offset = reader.get_u64("offset");
   read.bytes = reader.get_u64("bytes");
+  read.generation = reader.get_u64("generation");
   return read;
+}
+
+void put_answer(net::BodyWriter& writer, const ReadAnswer& answer) {
+  writer.put_u64(static_cast<std::uint64_t>(answer.outcome)).put_u64(answer.bytes).put_u64(answer.generation);
+}
+
+ReadAnswer get_answer(net::BodyReader& reader) {
+  ReadAnswer answer;
+  answer.outcome = static_cast<Outcome>(reader.get_u64("outcome"));
+  answer.bytes = reader.get_u64("object's bytes");
+  answer.generation = reader.get_u64("generation");
+  return answer;
 }
 
 }  // namespace nmc::store

@@ -28,7 +28,7 @@ enum class Op : std::uint16_t {
   kPut,             // keys and sizes; the bytes as payload -> codes
   kExists,          // keys -> 1, 0
   kSizes,           // keys -> sizes
-  kRead,            // keys and ranges -> outcomes; the bytes as payload
+  kRead,            // keys and ranges -> outcomes, sizes, generations; the bytes as payload
   kRemove,          // keys -> codes
   kRemoveMatching,  // pattern -> count
   kReplicas,        // key -> places by segment name
@@ -84,9 +84,18 @@ struct ReadOnWire {
   bool whole = true;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t generation = 0;  // not 0: only of the object that has it, any other is not found
 };
 void put_read(net::BodyWriter& writer, const ReadOnWire& read);
 ReadOnWire get_read(net::BodyReader& reader);
-inline constexpr std::size_t kReadBytesMin = 21;
+inline constexpr std::size_t kReadBytesMin = 29;
+
+// What the reply says of each: the bytes that come or a code; and, also when it was too large, what the object is.
+struct ReadAnswer {
+  Outcome outcome = 0;
+  std::uint64_t bytes = 0, generation = 0;  // 0: there is none
+};
+void put_answer(net::BodyWriter& writer, const ReadAnswer& answer);
+ReadAnswer get_answer(net::BodyReader& reader);
 
 }  // namespace nmc::store
