@@ -1,14 +1,17 @@
 // What a client's read and put over TCP reach beside a plain socket that moves as many bytes, in one run over loopback:
-// rounds of all cases take turns, each reports its median, and the ratio is the median of the rounds' ratios.
+// rounds of all cases take turns, each reports its median, and the ratio is the median of the rounds' ratios. CPU is
+// that of both ends: on a machine that others use, too, it tells more than the time.
 //
 //   store_tcp_bench [--rounds N]
 //
-// The plain socket does the least that a get or a put can: one connection, 32 bytes one way, the value the other, send()
-// and recv() from and into memory that is already there. Its server has a thread, as the store's TCP sessions have.
+// The plain socket does the least that a get or a put can: one connection, 32 bytes one way, the value the other,
+// send() and recv() from and into memory that is already there. Its server has a thread, as the store's TCP sessions
+// have.
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -33,6 +36,16 @@ namespace nmc::store {
 namespace {
 
 using Bytes = std::vector<std::byte>;
+
+// Of all threads of this process, both ends of the connections that is.
+double cpu_us() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto us = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_usec);
+  };
+  return us(usage.ru_utime) + us(usage.ru_stime);
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -127,8 +140,8 @@ class Bench {
     options.tcp_host = "127.0.0.1";
     server_ = NodeServer::start(options).value();
     server_->core().mount("bench", std::uint64_t{1} << 30, 0).value();
-    client_ = Client::connect({.server = fmt::format("127.0.0.1:{}", server_->tcp_port()), .shared_memory = false})
-                  .value();
+    client_ =
+        Client::connect({.server = fmt::format("127.0.0.1:{}", server_->tcp_port()), .shared_memory = false}).value();
   }
 
   void run() {
@@ -139,8 +152,8 @@ class Bench {
   struct Case {
     const char* name;
     std::function<void(std::span<std::byte>)> move;
-    std::size_t beside;  // the case that it is compared with
-    std::vector<double> us = {};
+    std::size_t beside;                     // the case that it is compared with
+    std::vector<double> us = {}, cpu = {};  // a call
   };
 
   void measure(std::size_t size) {
@@ -157,18 +170,22 @@ class Bench {
     const int repeats = static_cast<int>(std::clamp<std::size_t>((64u << 20) / size, 2, 500));
     for (int round = -1; round < rounds_; ++round) {  // one that isn't counted
       for (Case& one : cases) {
+        const double cpu_before = cpu_us();
         const auto start = std::chrono::steady_clock::now();
         for (int r = 0; r < repeats; ++r) one.move(value);
         const double us =
             std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / repeats;
-        if (round >= 0) one.us.push_back(us);
+        if (round < 0) continue;
+        one.us.push_back(us);
+        one.cpu.push_back((cpu_us() - cpu_before) / repeats);
       }
     }
     for (const Case& one : cases) {
       std::vector<double> ratios;
       for (std::size_t i = 0; i < one.us.size(); ++i) ratios.push_back(cases[one.beside].us[i] / one.us[i]);
-      fmt::print("{:>6} KiB  {:<10} {:9.1f} us  {:5.2f} GB/s  {:.2f} of the socket\n", size >> 10, one.name,
-                 median(one.us), static_cast<double>(size) / median(one.us) / 1e3, median(ratios));
+      fmt::print("{:>6} KiB  {:<10} {:9.1f} us  {:5.2f} GB/s  {:.2f} of the socket  {:9.1f} us of CPU\n", size >> 10,
+                 one.name, median(one.us), static_cast<double>(size) / median(one.us) / 1e3, median(ratios),
+                 median(one.cpu));
     }
     const std::array<std::string_view, 2> keys = {key, put_key};
     std::array<Outcome, 2> outcomes{};

@@ -88,8 +88,9 @@ class Reading {
     std::uint64_t total = 0;
     for (const std::size_t i : which) {
       const WireRead& read = reads_[i];
-      expected.push_back(!read.whole ? read.bytes : read.bytes == UINT64_MAX ? kUnknownBytes
-                                                                             : std::min(read.bytes, whole_max));
+      expected.push_back(!read.whole                ? read.bytes
+                         : read.bytes == UINT64_MAX ? kUnknownBytes
+                                                    : std::min(read.bytes, whole_max));
       total += expected.back();
     }
     std::vector<std::vector<std::size_t>> lanes = deal_to_lanes(expected, lanes_for(total));
@@ -134,8 +135,8 @@ class Reading {
     const auto check = [&](std::size_t k, const ReadAnswer& answer) -> Result<void> {
       const WireRead& read = reads_[which[k]];
       const auto came = static_cast<std::uint64_t>(answer.outcome);
-      const bool fits = read.whole ? came <= std::min(read.bytes, whole_max) && came == answer.bytes
-                                   : came == read.bytes;
+      const bool fits =
+          read.whole ? came <= std::min(read.bytes, whole_max) && came == answer.bytes : came == read.bytes;
       if (answer.outcome < 0 || fits) return {};
       return corrupt("store: {} bytes came of an object of {}, {} were asked for", came, answer.bytes, read.bytes);
     };

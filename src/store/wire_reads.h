@@ -43,8 +43,8 @@ void read_over_wire(MasterLink& link, std::span<const WireRead> reads, const Pla
 void in_lanes(std::size_t count, const std::function<void(std::size_t)>& work);
 // How many lanes are worth it for so many bytes.
 std::size_t lanes_for(std::uint64_t bytes);
-// Items, of so many bytes each, for each lane: in order, so that what stands early comes early, with about as many bytes
-// each. No lane is empty.
+// Items, of so many bytes each, for each lane: in order, so that what stands early comes early, with about as many
+// bytes each. No lane is empty.
 std::vector<std::vector<std::size_t>> deal_to_lanes(std::span<const std::uint64_t> bytes, std::size_t lanes);
 
 }  // namespace nmc::store
