@@ -125,6 +125,7 @@ def setup(
         "hostname": local_hostname,
         "segment_bytes": operator.index(global_segment_size),
         "token": token,
+        "tls_ca": os.environ.get("NANO_MOONCAKE_TLS_CA", ""),
         "shared_memory": os.environ.get("NANO_MOONCAKE_STORE_TRANSPORT", "").lower() != "tcp",
     }
 

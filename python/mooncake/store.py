@@ -93,7 +93,8 @@ class MooncakeDistributedStore(_store.Store):
         `local_hostname` and `metadata_server` are required, and keys it doesn't know are ignored.
 
         A server beyond this host may want a token: the environment's NANO_MOONCAKE_TOKEN, or the content of the file
-        NANO_MOONCAKE_TOKEN_FILE. NANO_MOONCAKE_STORE_TRANSPORT=tcp does without shared memory, for measurements.
+        NANO_MOONCAKE_TOKEN_FILE. One that speaks TLS takes NANO_MOONCAKE_TLS_CA, the file of the authority that signed
+        its certificate. NANO_MOONCAKE_STORE_TRANSPORT=tcp does without shared memory, for measurements.
         """
         try:
             options = _setup.parse(*args, **kwargs)

@@ -34,6 +34,8 @@ store::NodeServerOptions node_options(const Settings& settings, const Path& fold
   options.tcp_host = settings.text("rpc-address");
   options.tcp_port = port_of(settings, settings.has("rpc-port") ? "rpc-port" : "port");
   options.token = std::move(token);
+  options.tls_cert = settings.text_or("tls-cert", "");
+  options.tls_key = settings.text_or("tls-key", "");
   options.insecure = settings.on("insecure");
   options.core.entries = kIndexEntries;
   options.core.lease = std::chrono::milliseconds(settings.integer("default-kv-lease-ttl"));
@@ -51,6 +53,14 @@ Result<void> check_addresses(const Settings& settings, const std::string& token)
         "--{}: {} opens the master to other hosts, who have to prove a token: set NANO_MOONCAKE_TOKEN (or "
         "--token-file), or allow it without one by --insecure",
         flag, settings.text(flag));
+  }
+  return {};
+}
+
+Result<void> check_tls(const Settings& settings) {
+  for (const auto& [one, other] : {std::pair("tls-cert", "tls-key"), std::pair("tls-key", "tls-cert")}) {
+    if (settings.has(one) && !settings.has(other))
+      return invalid_argument("--{}: {} takes --{}, too", one, settings.text(one), other);
   }
   return {};
 }
@@ -92,6 +102,7 @@ Result<int> run(const Settings& settings) {
   NMC_ASSIGN_OR_RETURN(StopSignal stop, StopSignal::create());
   NMC_ASSIGN_OR_RETURN(const std::string token, token_of(settings));
   NMC_RETURN_IF_ERROR(check_addresses(settings, token));
+  NMC_RETURN_IF_ERROR(check_tls(settings));
   const std::uint16_t port = port_of(settings, settings.has("rpc-port") ? "rpc-port" : "port");
   std::optional<Path> given;
   if (settings.has("store-dir")) given = std::filesystem::absolute(settings.text("store-dir"));

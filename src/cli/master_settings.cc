@@ -80,6 +80,20 @@ std::vector<Setting> address_settings() {
        .help = "Listen beyond this host without a token: whoever reaches the master can then read, change and remove "
                "what it holds.",
        .source = Source::kFlagOnly},
+      {.name = "tls-cert",
+       .kind = Kind::kText,
+       .placeholder = "FILE",
+       .default_text = "",
+       .help = "Certificate (PEM, with those behind it that lead to its authority): clients over TCP then come inside "
+               "TLS 1.3 only, with NANO_MOONCAKE_TLS_CA set to the file of that authority. It must name the host or "
+               "address that they use. Takes --tls-key, too. Default: no TLS.",
+       .source = Source::kFlagOnly},
+      {.name = "tls-key",
+       .kind = Kind::kText,
+       .placeholder = "FILE",
+       .default_text = "",
+       .help = "Its key (PEM, without a pass phrase).",
+       .source = Source::kFlagOnly},
   };
 }
 

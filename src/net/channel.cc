@@ -8,15 +8,21 @@
 #include "net/client_handshake.h"
 #include "net/client_wire.h"
 #include "net/dial.h"
+#include "net/tls_connect.h"
 
 namespace nmc::net {
 
 Result<std::unique_ptr<Channel>> Channel::connect(const Address& address, ChannelOptions options) {
   const Nanos until = real_clock().now() + options.connect_deadline;
   NMC_ASSIGN_OR_RETURN(UniqueFd fd, dial(address, until));
-  std::unique_ptr<ClientWire> wire = address.carrier == Carrier::kUnix
-                                         ? create_unix_client_wire(std::move(fd))
-                                         : create_tcp_client_wire(std::move(fd), options.limits);
+  std::unique_ptr<ClientWire> wire;
+  if (address.carrier == Carrier::kUnix) {
+    wire = create_unix_client_wire(std::move(fd));
+  } else {
+    TcpStream stream(std::move(fd));
+    if (!options.tls_ca.empty()) NMC_RETURN_IF_ERROR(secure_client(stream, address, options.tls_ca, until));
+    wire = create_tcp_client_wire(std::move(stream), options.limits);
+  }
   NMC_RETURN_IF_ERROR(shake_hands_with_server(*wire, address, options.token, until));
   return std::unique_ptr<Channel>(new Channel(address, std::move(options), std::move(wire)));
 }

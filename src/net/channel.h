@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "base/syscall.h"
 #include "net/address.h"
@@ -33,7 +34,10 @@ namespace nmc::net {
 class ClientWire;
 
 struct ChannelOptions {
-  std::string token;                                 // proven to the server, which proves it, too; "": none
+  std::string token;  // proven to the server, which proves it, too; "": none
+  // TCP inside TLS 1.3: the file of the authorities (PEM) by which the server's certificate must be signed; it must
+  // name the address's host, too. "": without TLS. Unix sockets need none.
+  Path tls_ca;
   Nanos connect_deadline = std::chrono::seconds(2);  // in all: name, connection, handshake
   // A call fails when no byte moves for so long: none of a request is taken, none of a reply comes. Hence also the time
   // that the server has for an answer. A slow peer that advances isn't cut off.
@@ -46,6 +50,8 @@ class Channel {
   // Connects and shakes hands. kUnavailable: nobody is there, or a stranger; kDeadlineExceeded: silence;
   // kVersionMismatch names both versions; kPermissionDenied: the token is missing or wrong. A channel with a token
   // refuses a TCP server that asks for none: it could be anybody. On a Unix socket the file's owner vouches for it.
+  // With tls_ca, kPermissionDenied also tells of a certificate that doesn't pass, kInvalidArgument of a file that is
+  // none.
   static Result<std::unique_ptr<Channel>> connect(const Address& address, ChannelOptions options = {});
   ~Channel();
   Channel(const Channel&) = delete;

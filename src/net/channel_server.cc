@@ -19,6 +19,7 @@
 #include "net/listener.h"
 #include "net/ready_fd.h"
 #include "net/server_session.h"
+#include "net/tls.h"
 
 namespace nmc::net {
 namespace {
@@ -137,6 +138,12 @@ class ChannelServer::Impl {
 
   Result<void> start() {
     const ChannelServerOptions& options = core_.options;
+    if (!options.tls_cert.empty() || !options.tls_key.empty()) {
+      if (options.tls_cert.empty() || options.tls_key.empty())
+        return invalid_argument("TLS takes a certificate and its key, only the {} is given",
+                                options.tls_key.empty() ? "certificate" : "key");
+      NMC_ASSIGN_OR_RETURN(core_.tls, TlsContext::for_server(options.tls_cert, options.tls_key));
+    }
     if (!options.unix_path.empty()) {
       NMC_ASSIGN_OR_RETURN(UnixListener listener, UnixListener::open(options.unix_path, options.unix_mode));
       unix_listener_.emplace(std::move(listener));

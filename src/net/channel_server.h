@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "net/address.h"
 #include "net/body.h"
@@ -110,6 +111,8 @@ struct ChannelServerOptions {
   std::string tcp_host;        // "": no TCP
   std::uint16_t tcp_port = 0;  // 0: any free one
 
+  Path tls_cert, tls_key;  // PEM files, both or neither: TCP clients come inside TLS 1.3
+
   std::string token;           // asked of TCP clients and proven to them; "": none
   bool token_on_unix = false;  // asked there, too; else the file's mode is what keeps strangers out
   bool insecure = false;       // allows TCP beyond loopback without a token
@@ -131,7 +134,7 @@ struct ChannelServerStats {
 class ChannelServer {
  public:
   // Serves as soon as it returns. kAlreadyExists: path or port is taken by a live server; the message names it.
-  // kPermissionDenied: TCP beyond loopback without a token.
+  // kPermissionDenied: TCP beyond loopback without a token. kInvalidArgument: certificate or key can't be used.
   static Result<std::unique_ptr<ChannelServer>> start(ChannelServerOptions options, MessageHandler& handler);
   // Closes all sessions as Session::close() does, waits for their handlers and removes the socket file.
   ~ChannelServer();

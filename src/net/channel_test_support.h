@@ -292,6 +292,7 @@ class RawPeer {
     return count == 0 || (count < 0 && errno == ECONNRESET);
   }
   void close() { fd_ = UniqueFd(); }
+  int fd() const { return fd_.get(); }
 
   // Either side of a handshake without a token.
   bool greet_as_client() {

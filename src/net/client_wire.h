@@ -11,6 +11,7 @@
 #include "base/syscall.h"
 #include "net/address.h"
 #include "net/frame.h"
+#include "net/tcp_stream.h"
 
 namespace nmc::net {
 
@@ -59,6 +60,6 @@ class ClientWire {
 };
 
 std::unique_ptr<ClientWire> create_unix_client_wire(UniqueFd fd);
-std::unique_ptr<ClientWire> create_tcp_client_wire(UniqueFd fd, const FrameLimits& limits);
+std::unique_ptr<ClientWire> create_tcp_client_wire(TcpStream stream, const FrameLimits& limits);
 
 }  // namespace nmc::net

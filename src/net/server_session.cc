@@ -70,7 +70,8 @@ ServerSession::ServerSession(ServerCore& core, asio::io_context& loop, Carrier c
       id_(core.next_session_id.fetch_add(1, std::memory_order_relaxed)),
       carrier_(carrier),
       refuse_(refuse) {
-  const ServerWireOptions options{.limits = core.options.limits, .progress_deadline = core.options.progress_deadline};
+  const ServerWireOptions options{
+      .limits = core.options.limits, .progress_deadline = core.options.progress_deadline, .tls = core.tls};
   if (carrier == Carrier::kUnix) {
     peer_ = unix_peer(fd.get());
     peer_name_ = peer_ ? fmt::format("process {} of user {}", peer_->pid, peer_->uid) : "an unknown process";
@@ -167,7 +168,7 @@ asio::awaitable<Result<ByteSpan>> ServerSession::expect(std::uint16_t op, LoopTi
   Result<std::optional<Frame>> frame = co_await wire_->receive(until, until);
   if (!frame) {
     Error error = std::move(frame).error();
-    if (error.code == ErrorCode::kVersionMismatch) {
+    if (error.code == ErrorCode::kVersionMismatch || error.code == ErrorCode::kPermissionDenied) {
       const FrameHeader request{.op = op};
       Result<void> told = co_await send_error(request, error);
     }

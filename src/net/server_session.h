@@ -23,6 +23,7 @@ namespace nmc::net {
 struct ServerCore {
   const ChannelServerOptions options;
   MessageHandler& handler;
+  std::shared_ptr<const TlsContext> tls = nullptr;  // of TCP
   std::atomic<std::uint64_t> next_session_id{1};
   std::atomic<std::size_t> serving{0};   // counted against connections_max
   std::atomic<std::size_t> refusing{0};  // those beyond, while they are told

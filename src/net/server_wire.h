@@ -19,6 +19,8 @@
 
 namespace nmc::net {
 
+class TlsContext;
+
 // Belongs to the loop's thread. After an error other than check()'s it isn't used again.
 class ServerWire {
  public:
@@ -34,7 +36,8 @@ class ServerWire {
 
   // The next frame, without its payload; the body's bytes stay until the next receive(), for which the payload must
   // have been read whole. Nothing: the peer closed between two frames. Waits until `first_byte` for a frame to begin,
-  // then as long as it advances, but not beyond `whole`.
+  // then as long as it advances, but not beyond `whole`. With TLS the first one shakes hands first;
+  // kPermissionDenied then is for a peer that came without, and can still be told so by send().
   virtual boost::asio::awaitable<Result<std::optional<Frame>>> receive(LoopTime first_byte, LoopTime whole) = 0;
   // The next bytes of its payload: as many as there must be.
   virtual boost::asio::awaitable<Result<void>> read_payload(MutableByteSpan to) = 0;
@@ -48,6 +51,7 @@ class ServerWire {
 struct ServerWireOptions {
   FrameLimits limits;
   Nanos progress_deadline;
+  std::shared_ptr<const TlsContext> tls;  // TCP: all goes inside; nullptr: plain
 };
 std::unique_ptr<ServerWire> create_unix_server_wire(boost::asio::io_context& loop, UniqueFd fd,
                                                     const ServerWireOptions& options);

@@ -18,7 +18,7 @@ namespace {
 
 class TcpClientWire final : public ClientWire {
  public:
-  TcpClientWire(UniqueFd fd, const FrameLimits& limits) : limits_(limits), stream_(std::move(fd)) {}
+  TcpClientWire(TcpStream stream, const FrameLimits& limits) : limits_(limits), stream_(std::move(stream)) {}
 
   Result<void> send(const FrameHeader& header, ByteSpan body, std::span<const ByteSpan> payload,
                     const Patience& patience) override {
@@ -122,8 +122,8 @@ class TcpClientWire final : public ClientWire {
 
 }  // namespace
 
-std::unique_ptr<ClientWire> create_tcp_client_wire(UniqueFd fd, const FrameLimits& limits) {
-  return std::make_unique<TcpClientWire>(std::move(fd), limits);
+std::unique_ptr<ClientWire> create_tcp_client_wire(TcpStream stream, const FrameLimits& limits) {
+  return std::make_unique<TcpClientWire>(std::move(stream), limits);
 }
 
 }  // namespace nmc::net

@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "net/tls.h"
+
 namespace nmc::net {
 namespace {
 
@@ -21,6 +23,14 @@ StreamIo io_of(ssize_t moved) {
 }
 
 }  // namespace
+
+TcpStream::TcpStream(UniqueFd fd) : fd_(std::move(fd)) {}
+TcpStream::TcpStream(TcpStream&& other) noexcept = default;
+TcpStream::~TcpStream() = default;
+
+void TcpStream::secure(std::unique_ptr<TlsSession> tls) { tls_ = std::move(tls); }
+
+bool TcpStream::has_pending() const { return tls_ != nullptr && tls_->has_pending(); }
 
 void TcpStream::tune(int fd) {
   const auto set = [fd](int level, int option, int value) {
@@ -52,11 +62,13 @@ void TcpStream::tune_connected(int fd) {
 }
 
 StreamIo TcpStream::read(std::span<const iovec> to) {
+  if (tls_ != nullptr) return tls_->read(to);
   msghdr message = message_of(to);
   return io_of(::recvmsg(fd_.get(), &message, 0));
 }
 
 StreamIo TcpStream::write(std::span<const iovec> from) {
+  if (tls_ != nullptr) return tls_->write(from);
   const msghdr message = message_of(from);
   return io_of(::sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL));
 }

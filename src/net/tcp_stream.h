@@ -1,11 +1,12 @@
-// Internal to net: one TCP connection as a stream of bytes. Every byte of either end goes through read() and write(),
-// so this is the place where TLS is to be slid under the frames.
+// Internal to net: one TCP connection as a stream of bytes, plain or inside TLS. Every byte of either end goes through
+// read() and write().
 #pragma once
 
 #include <sys/uio.h>
 
 #include <cerrno>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -21,10 +22,14 @@ struct StreamIo {
   bool would_block() const { return error_number == EAGAIN || error_number == EWOULDBLOCK; }
 };
 
+class TlsSession;
+
 // Not thread-safe, except as said. Moves.
 class TcpStream {
  public:
-  explicit TcpStream(UniqueFd fd) : fd_(std::move(fd)) {}
+  explicit TcpStream(UniqueFd fd);
+  TcpStream(TcpStream&& other) noexcept;
+  ~TcpStream();
 
   // Small messages leave at once, and the kernel notices a peer whose host is gone after about a minute. Buffers are
   // left to the kernel, which sizes them to the path; a fixed size would be capped far lower.
@@ -33,14 +38,20 @@ class TcpStream {
   // the cache by the time it is read, which costs more than all else together.
   static void tune_connected(int fd);
 
+  // From here on all goes through `tls`, whose handshake is done; it works on fd().
+  void secure(std::unique_ptr<TlsSession> tls);
+
   int fd() const { return fd_.get(); }
   // Waits for the first byte if the descriptor is a blocking one, for at most its SO_RCVTIMEO.
   StreamIo read(std::span<const iovec> to);
-  // Never waits.
+  // Never waits. After one that moved nothing the next one must begin with the same bytes.
   StreamIo write(std::span<const iovec> from);
+  // There may be something to read although the descriptor has nothing.
+  bool has_pending() const;
 
  private:
   UniqueFd fd_;
+  std::unique_ptr<TlsSession> tls_;  // nullptr: plain
 };
 
 }  // namespace nmc::net

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "store/codes.h"
 #include "store/store.h"
@@ -31,7 +32,9 @@ struct ClientOptions {
   std::string hostname = "localhost";  // this client's name for others; its segment is called "hostname:port"
   // Memory that it brings to the store; 0: none, it only uses others'. From another host it is memory of the master's.
   std::uint64_t segment_bytes = 0;
-  std::string token;          // of a server beyond loopback
+  std::string token;  // of a server beyond loopback
+  // TCP goes inside TLS: the file of the authorities by which the server's certificate must be signed; "": without.
+  Path tls_ca;
   bool shared_memory = true;  // false: TCP only, as from another host
   // At the end its segment isn't unmounted but parked: its objects are there again for the next who brings as much.
   bool keep_segment = false;

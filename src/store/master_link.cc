@@ -90,6 +90,7 @@ Result<void> MasterLink::find_shared_memory() {
 net::ChannelOptions MasterLink::channel_options() const {
   net::ChannelOptions options;
   options.token = options_.token;
+  options.tls_ca = options_.tls_ca;
   options.connect_deadline = options_.connect_deadline;
   options.progress_deadline = options_.progress_deadline;
   return options;

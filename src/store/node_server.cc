@@ -50,6 +50,8 @@ Result<void> NodeServer::open() {
   carriers.tcp_port = options_.tcp_port;
   // One connection keeps one core busy, so a client that has large things to move opens several.
   carriers.tcp_loops = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kTcpLoopsMax);
+  carriers.tls_cert = options_.tls_cert;
+  carriers.tls_key = options_.tls_key;
   carriers.token = options_.token;
   carriers.insecure = options_.insecure;
   NMC_ASSIGN_OR_RETURN(server_, net::ChannelServer::start(std::move(carriers), *this));

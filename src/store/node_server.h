@@ -30,6 +30,7 @@ struct NodeServerOptions {
   CoreOptions core;
   std::string tcp_host;  // "": no TCP
   std::uint16_t tcp_port = 0;
+  Path tls_cert, tls_key;  // both or neither: TCP goes inside TLS
   std::string token;
   bool insecure = false;
   // How long what a dead owner left is kept for the next one.

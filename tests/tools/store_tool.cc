@@ -313,6 +313,10 @@ Result<store::ClientOptions> parse_flags(int argc, char** argv) {
     } else if (*flag == "--progress-ms") {
       NMC_ASSIGN_OR_RETURN(const std::uint64_t ms, words.number(*flag));
       options.progress_deadline = std::chrono::milliseconds(ms);
+    } else if (*flag == "--token") {
+      NMC_ASSIGN_OR_RETURN(options.token, words.text(*flag));
+    } else if (*flag == "--tls-ca") {
+      NMC_ASSIGN_OR_RETURN(options.tls_ca, words.text(*flag));
     } else if (*flag == "--tcp") {
       options.shared_memory = false;
     } else {
