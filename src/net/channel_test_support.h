@@ -211,12 +211,8 @@ inline Bytes frame_bytes(const FrameHeader& header, ByteSpan body = {}, ByteSpan
   whole.body_bytes = static_cast<std::uint32_t>(body.size());
   whole.payload_bytes = payload.size();
   const FrameHeaderBytes head = encode_frame_header(whole);
-  Bytes bytes(head.size() + body.size() + payload.size());
-  std::byte* end = bytes.data();
-  for (const ByteSpan part : {ByteSpan(head), body, payload}) {
-    if (!part.empty()) std::memcpy(end, part.data(), part.size());
-    end += part.size();
-  }
+  Bytes bytes(head.begin(), head.end());
+  for (const ByteSpan part : {body, payload}) bytes.insert(bytes.end(), part.begin(), part.end());
   return bytes;
 }
 

@@ -250,6 +250,8 @@ class Reading {
       std::uint64_t total = 0;
       for (std::size_t k = 0; k < answers.size(); ++k) {
         answers[k] = get_answer(reader);
+        if (answers[k].bytes > net::FrameLimits{}.payload_bytes_max)
+          return corrupt("store: an object of {} bytes, which no message can carry", answers[k].bytes);
         NMC_RETURN_IF_ERROR(check(k, answers[k]));
         if (answers[k].outcome > 0) total += static_cast<std::uint64_t>(answers[k].outcome);
       }
