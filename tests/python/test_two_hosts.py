@@ -38,7 +38,7 @@ codes = [
     store.remove("large"), store.remove("large", True), store.is_exist("large"), store.remove("none"),
     store.put("fresh", b"v" * 4096), store.remove("fresh"),
     store.put_batch([f"b{i}" for i in range(32)], [b"%04d" % i * MIB for i in range(32)]),
-    store.get_batch([f"b{i}" for i in range(0, 40, 9)]) == [b"%04d" % i * MIB if i < 32 else b"" for i in range(0, 40, 9)],
+    [len(v) and v[:4] for v in store.get_batch([f"b{i}" for i in range(0, 40, 9)])],
     store.batch_is_exist(["b1", "none"]), store.batch_remove(["b1", "b2", "none"], True),
     store.upsert("b3", b"new"), store.get("b3"), store.remove_by_regex("^b", True), store.remove_all(True),
     store.put("too large", bytes(257 * MIB)),
@@ -103,8 +103,9 @@ def test_every_call_answers_as_on_the_masters_host(hosts, master, start_master):
     assert far["codes"] == near["codes"]
     assert "-706" in far["codes"] and str(64 * MIB) in far["codes"]
     assert near["counters"]["tcp"]["bytes_received"] == near["counters"]["tcp"]["bytes_sent"] == 0
-    assert far["counters"]["shared_reads"] == far["counters"]["shared_writes"] == far["counters"]["unix"]["messages"] == 0
-    assert far["counters"]["tcp"]["bytes_received"] > 128 * MIB < far["counters"]["tcp"]["bytes_sent"]
+    there = far["counters"]
+    assert there["shared_reads"] == there["shared_writes"] == there["unix"]["messages"] == 0
+    assert there["tcp"]["bytes_received"] > 128 * MIB < there["tcp"]["bytes_sent"]
 
 
 @pytest.mark.parametrize(
