@@ -16,6 +16,8 @@ import urllib.parse
 
 import pytest
 
+from store_processes import eventually
+
 PROGRAM = "mooncake_master"
 TIMEOUT_S = 60
 MIB = 1 << 20
@@ -553,3 +555,22 @@ def test_metadata_is_served_beside_it(start_master):
         with contextlib.closing(connection):
             connection.request(method, "/metadata?key=mooncake%2Fram%2Fa", body)
             assert connection.getresponse().read().decode() == expected
+
+
+def test_with_a_disk_objects_outlive_all_memory(start_master, start_store, tmp_path, folder):
+    flags = (f"--store_dir={folder}", f"--disk-dir={tmp_path / 'disk'}", "--disk-bytes=64MiB")
+    server = start_master(*flags)
+    store = start_store(server.url)
+    assert store.say("put", "key", "value") == "0"
+    eventually(lambda: Admin(server).metric("nano_mooncake_disk_objects") == 1, "it is on disk")
+    server.kill()
+    store.kill()
+    shutil.rmtree(folder)
+
+    server = start_master(*flags)
+    admin, store = Admin(server), start_store(server.url)
+    assert store.say("get", "key") == "value"
+    assert admin.metric("nano_mooncake_disk_hits_total") == 1
+    store.kill()
+    server.terminate()
+    assert server.wait() == 0

@@ -37,6 +37,8 @@ store::NodeServerOptions node_options(const Settings& settings, const Path& fold
   options.tls_cert = settings.text_or("tls-cert", "");
   options.tls_key = settings.text_or("tls-key", "");
   options.insecure = settings.on("insecure");
+  options.disk_dir = settings.text_or("disk-dir", "");
+  options.disk_bytes = settings.bytes("disk-bytes");
   options.core.entries = kIndexEntries;
   options.core.lease = std::chrono::milliseconds(settings.integer("default-kv-lease-ttl"));
   options.core.soft_pin_lifetime = std::chrono::milliseconds(settings.integer("default-kv-soft-pin-ttl"));

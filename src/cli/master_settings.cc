@@ -10,7 +10,7 @@ namespace nmc::cli {
 namespace {
 
 constexpr std::int64_t kDayMs = 86'400'000;
-constexpr std::string_view kServingFlags[] = {"log-level", "token-file"};
+constexpr std::string_view kServingFlags[] = {"log-level", "token-file", "disk-dir", "disk-bytes"};
 
 // Addresses and ports are by flag only: one that stands in a shared file or environment for another command must not
 // open this one.

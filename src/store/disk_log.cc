@@ -350,6 +350,11 @@ std::optional<std::uint64_t> DiskLog::size_of(std::string_view key) const {
   return slot ? std::optional(slot->bytes) : std::nullopt;
 }
 
+std::vector<std::string> DiskLog::keys() const {
+  MutexLock lock(impl_->index_mutex);
+  return impl_->index.keys();
+}
+
 bool DiskLog::read(std::string_view key, std::span<std::byte> out) { return impl_->read(key, out); }
 std::uint64_t DiskLog::flush_mark() const { return impl_->flush_mark.load(std::memory_order_acquire); }
 Result<void> DiskLog::sync() { return impl_->sync(); }

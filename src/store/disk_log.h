@@ -79,6 +79,7 @@ class DiskLog {
 
   bool contains(std::string_view key) const;
   std::optional<std::uint64_t> size_of(std::string_view key) const;
+  std::vector<std::string> keys() const;
   // Reads and verifies into `out` (exactly size_of(key) bytes). False: a miss, or damaged (then quarantined and
   // counted, and the key is gone). What `out` holds after false is undefined.
   bool read(std::string_view key, std::span<std::byte> out);

@@ -108,6 +108,13 @@ const Slot* DiskIndex::find(std::string_view key) const {
   return it == slots_.end() ? nullptr : &it->second;
 }
 
+std::vector<std::string> DiskIndex::keys() const {
+  std::vector<std::string> keys;
+  keys.reserve(slots_.size());
+  for (const auto& [key, slot] : slots_) keys.push_back(key);
+  return keys;
+}
+
 void DiskIndex::note_read(std::string_view key) {
   if (const auto it = slots_.find(key); it != slots_.end()) it->second.read_recently = true;
 }

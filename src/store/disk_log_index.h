@@ -59,6 +59,7 @@ class DiskIndex {
   bool erase(std::string_view key);
 
   const Slot* find(std::string_view key) const;
+  std::vector<std::string> keys() const;
   void note_read(std::string_view key);
   const std::map<std::uint32_t, FileUse>& files() const { return files_; }
   std::uint64_t objects() const { return slots_.size(); }

@@ -18,6 +18,7 @@ class DiskMedium final : public TierMedium {
   Source source() const override { return Source::kDisk; }
   bool takes(ObjectClass) const override { return true; }
   std::optional<std::uint64_t> known_size(std::string_view key) const override { return log_->size_of(key); }
+  std::vector<std::string> known_keys() const override { return log_->keys(); }
   bool is_shared() const override { return false; }
   std::optional<std::uint64_t> size_of(std::string_view key) override { return log_->size_of(key); }
   std::size_t probe_run(std::span<const std::string> keys, std::uint64_t bytes) override;

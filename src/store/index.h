@@ -67,7 +67,8 @@ struct IndexHeader {
   alignas(64) SharedWord table_word;  // flips << 8 | number of the active table
   SharedWord entries_ready;           // entries below have memory; only grows
   SharedWord epoch;                   // of the master that writes now
-  std::array<std::byte, 4096 - 88> padding;
+  SharedWord below;                   // 1: it may have more objects in a tier below memory, and can be asked
+  std::array<std::byte, 4096 - 96> padding;
   // By segment number: incarnation << 2 | SegmentState. A number's next incarnation begins when nothing of the last one
   // is pinned any more.
   std::array<SharedWord, kSegmentsMax> segments;
@@ -133,6 +134,7 @@ class IndexView {
 
   std::uint64_t boot_id() const { return boot_id_; }
   std::uint64_t epoch() const { return header_->epoch.load(std::memory_order_acquire); }
+  bool has_tier_below() const { return header_->below.load(std::memory_order_relaxed) != 0; }
   std::uint32_t entry_count() const { return entry_count_; }  // the most there can be
   std::uint32_t entries_ready() const {
     const std::uint64_t ready = header_->entries_ready.load(std::memory_order_acquire);
@@ -233,6 +235,7 @@ class IndexWriter {
   const IndexView& view() const { return view_; }
   IndexEntry& entry(std::uint32_t number) { return entries_[number]; }
   std::uint64_t epoch() const { return view_.epoch(); }
+  void set_tier_below(bool there) { header_->below.store(there ? 1 : 0, std::memory_order_relaxed); }
   std::uint64_t flips() const;
   void set_segment_word(std::size_t segment, std::uint64_t word) {
     header_->segments[segment].store(word, std::memory_order_release);

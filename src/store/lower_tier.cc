@@ -26,7 +26,11 @@ Result<std::unique_ptr<LowerTier>> LowerTier::create(std::unique_ptr<TierMedium>
 
 LowerTier::LowerTier(std::unique_ptr<TierMedium> medium, std::unique_ptr<SharedStoreReader> reader, MasterCore& master,
                      std::uint64_t queue_bytes_max)
-    : medium_(std::move(medium)), reader_(std::move(reader)), master_(master), queue_bytes_max_(queue_bytes_max) {
+    : client_(reader->pins().client()),
+      medium_(std::move(medium)),
+      reader_(std::move(reader)),
+      master_(master),
+      queue_bytes_max_(queue_bytes_max) {
   writer_ = std::thread([this] { write_queue(); });
 }
 
@@ -37,6 +41,8 @@ LowerTier::~LowerTier() {
     work_.notify_all();
   }
   writer_.join();
+  reader_.reset();
+  master_.drop_client(client_);
 }
 
 // ---- what the master tells ----
@@ -204,6 +210,14 @@ std::optional<std::uint64_t> LowerTier::size_of(std::string_view key, bool ask) 
     if (removing_.find(key) != removing_.end()) return std::nullopt;
   }
   return ask ? medium_->size_of(key) : medium_->known_size(key);
+}
+
+std::vector<std::string> LowerTier::known_keys() const {
+  std::vector<std::string> keys = medium_->known_keys();
+  MutexLock lock(mutex_);
+  std::erase_if(keys,
+                [this](const std::string& key) NMC_NO_THREAD_SAFETY { return removing_.find(key) != removing_.end(); });
+  return keys;
 }
 
 std::size_t LowerTier::probe_run(std::span<const std::string> keys, std::uint64_t bytes) const {

@@ -46,6 +46,7 @@ class LowerTier final : public MasterObserver {
   bool is_shared() const { return medium_->is_shared(); }
   // Size of the object that a restore would find. `ask`: also where that takes a while.
   std::optional<std::uint64_t> size_of(std::string_view key, bool ask = true) const NMC_EXCLUDES(mutex_);
+  std::vector<std::string> known_keys() const NMC_EXCLUDES(mutex_);
   // How many of keys[0..] a restore would find; a hint.
   std::size_t probe_run(std::span<const std::string> keys, std::uint64_t bytes) const NMC_EXCLUDES(mutex_);
   // See TierMedium.
@@ -99,8 +100,9 @@ class LowerTier final : public MasterObserver {
   void write_removal(const std::string& key);
   void count_failed(const Error& error, std::size_t objects) NMC_EXCLUDES(mutex_);
 
+  const std::uint32_t client_;
   const std::unique_ptr<TierMedium> medium_;
-  const std::unique_ptr<SharedStoreReader> reader_;  // the queue's pins: a client that lends
+  std::unique_ptr<SharedStoreReader> reader_;  // the queue's pins: a client that lends
   MasterCore& master_;
   const std::uint64_t queue_bytes_max_;
   std::atomic<std::uint64_t> hits_{0};

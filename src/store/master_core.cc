@@ -47,6 +47,13 @@ MasterCore::MasterCore(const CoreOptions& options, SharedFiles files, TouchClock
 void MasterCore::set_observer(MasterObserver* observer) {
   MutexLock lock(mutex_);
   observer_ = observer;
+  index_.set_tier_below(observer != nullptr);
+  if (observer == nullptr) return;
+  for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
+    if (!holdings_[entry].listed) continue;
+    const std::uint64_t generation = generation_of(index_.entry(entry).commit.load(std::memory_order_relaxed));
+    observer->on_commit(entry, generation, holdings_[entry].object_class, key_of_locked(entry));
+  }
 }
 
 // ---- clients ----

@@ -75,7 +75,8 @@ class MasterCore {
   // Of a store that nobody goes on with: its index, pin tables and segments.
   static void remove_files(SharedFiles& files);
 
-  // Before the first operation; it outlives them all.
+  // It is told of what an earlier master left, too, and outlives all operations from now on, or until it is null again.
+  // Clients see that there is a tier below.
   void set_observer(MasterObserver* observer) NMC_EXCLUDES(mutex_);
 
   // Clients.
@@ -284,6 +285,7 @@ class MasterCore {
   // reserving
   Result<void> check_size_locked(ObjectClass object_class, std::size_t bytes) NMC_REQUIRES(mutex_);
   Result<Space> reserve_locked(const Wish& wish) NMC_REQUIRES(mutex_);
+  bool may_go_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   bool could_hold_locked(std::size_t bytes, std::size_t count) NMC_REQUIRES(mutex_);
   bool is_lost_locked(std::uint32_t entry, const PinTable& owner, std::uint64_t now) NMC_REQUIRES(mutex_);
   void take_back_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);

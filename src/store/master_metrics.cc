@@ -40,7 +40,7 @@ static_assert(std::size(kNamed) == kOperations);
 // What is true at one moment, more or less.
 struct Snapshot {
   explicit Snapshot(NodeServer& server) : clients(server.clients()) {
-    server.core().fill_counters(stats);
+    server.fill_counters(stats);
     for (MasterCore::SegmentInfo& segment : server.core().segments()) {
       if (segment.state != SegmentState::kMounted) continue;  // names are unique among those
       capacity += segment.bytes;
@@ -157,6 +157,20 @@ void add_contents(Exposition& out, const Snapshot& now) {
   out.gauge("nano_mooncake_index_entries_used", "Those in use.", now.stats.index_entries_used);
 }
 
+void add_disk(Exposition& out, const StoreStats& stats) {
+  if (!stats.disk) return;
+  out.gauge("nano_mooncake_disk_objects", "Objects on disk.", stats.disk_objects);
+  out.gauge("nano_mooncake_disk_bytes", "Bytes of its files.", stats.disk_used_bytes);
+  out.gauge("nano_mooncake_disk_capacity_bytes", "The most that they may be.", stats.disk_cap_bytes);
+  out.counter("nano_mooncake_disk_hits_total", "Objects that were read back into memory.", stats.disk_hits);
+  out.counter("nano_mooncake_disk_written_bytes_total", "Bytes of objects written.", stats.disk_written_bytes);
+  out.counter("nano_mooncake_disk_write_dropped_total",
+              "Objects that weren't written because more came than the disk takes.", stats.disk_write_dropped);
+  out.counter("nano_mooncake_disk_errors_total", "Reads and writes that failed.", stats.disk_errors);
+  out.gauge("nano_mooncake_disk_quarantined_entries", "Damaged objects that were put aside.",
+            stats.quarantined_entries);
+}
+
 double percent(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -180,6 +194,7 @@ std::string metrics_text(NodeServer& server) {
               server.operations().no_room());
   add_operations(out, server.operations());
   add_evictions(out, now.stats);
+  add_disk(out, now.stats);
   return out.text();
 }
 

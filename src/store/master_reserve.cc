@@ -80,9 +80,8 @@ bool MasterCore::could_hold_locked(std::size_t bytes, std::size_t count) {
   std::uint64_t pieces = 0;
   for (const std::uint16_t number : mounted_locked()) {
     const SegmentSpace& space = segments_[number]->space;
-    pieces += space.pieces_possible(each, [this](std::uint32_t entry) NMC_NO_THREAD_SAFETY {
-      return stamp_if_evictable_locked(entry).has_value();
-    });
+    pieces +=
+        space.pieces_possible(each, [this](std::uint32_t entry) NMC_NO_THREAD_SAFETY { return may_go_locked(entry); });
     if (pieces >= count) return true;
   }
   return false;
@@ -306,6 +305,12 @@ void MasterCore::take_back_locked(std::uint32_t entry) {
   bury_locked(entry);
 }
 
+// Now, or once a lender has given up its pin.
+bool MasterCore::may_go_locked(std::uint32_t entry) {
+  const Holding& holding = holdings_[entry];
+  return holding.state == EntryState::kCommitted && holding.order != kNoOrder && clients_.user_pins(entry) == 0;
+}
+
 std::size_t MasterCore::blocks_available() {
   MutexLock lock(mutex_);
   return blocks_available_locked();
@@ -315,10 +320,8 @@ std::size_t MasterCore::blocks_available_locked() {
   sweep_limbo_locked();
   std::size_t blocks = 0;
   for (const std::uint16_t number : mounted_locked()) {
-    blocks += segments_[number]->space.blocks_possible([this](std::uint32_t entry) NMC_NO_THREAD_SAFETY {
-      const Holding& holding = holdings_[entry];
-      return holding.state == EntryState::kCommitted && holding.order != kNoOrder && clients_.user_pins(entry) == 0;
-    });
+    blocks += segments_[number]->space.blocks_possible([this](std::uint32_t entry)
+                                                           NMC_NO_THREAD_SAFETY { return may_go_locked(entry); });
   }
   return blocks;
 }

@@ -53,14 +53,24 @@ class NodeClient final : public Client {
   }
 
   void exists(std::span<const std::string_view> keys, std::span<Outcome> outcomes) override {
-    if (Membership* shared = link_.membership()) {
-      for (std::size_t i = 0; i < keys.size(); ++i) {
-        const auto wrong = wrong_key(keys[i]);
-        outcomes[i] = wrong ? code_of(*wrong) : shared->reader().probe(keys[i]) ? 1 : 0;
-      }
-      shared_reads_.fetch_add(keys.size(), std::memory_order_relaxed);
-      return;
+    Membership* const shared = link_.membership();
+    if (shared == nullptr) return ask_exists(keys, outcomes);
+    std::vector<std::size_t> missing;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const auto wrong = wrong_key(keys[i]);
+      outcomes[i] = wrong ? code_of(*wrong) : shared->reader().probe(keys[i]) ? 1 : 0;
+      if (outcomes[i] == 0 && shared->reader().index().has_tier_below()) missing.push_back(i);
     }
+    shared_reads_.fetch_add(keys.size(), std::memory_order_relaxed);
+    if (missing.empty()) return;
+    std::vector<std::string_view> asked;
+    for (const std::size_t i : missing) asked.push_back(keys[i]);
+    std::vector<Outcome> below(asked.size());
+    ask_exists(asked, below);
+    for (std::size_t k = 0; k < missing.size(); ++k) outcomes[missing[k]] = below[k];
+  }
+
+  void ask_exists(std::span<const std::string_view> keys, std::span<Outcome> outcomes) {
     ask_for_keys(Op::kExists, keys, outcomes, [](BodyReader& reader) {
       return static_cast<Outcome>(static_cast<std::int32_t>(reader.get_u32("exists")));
     });
@@ -71,7 +81,8 @@ class NodeClient final : public Client {
     if (Membership* shared = link_.membership()) {
       const auto pin = shared->reader().lookup(key);
       shared_reads_.fetch_add(1, std::memory_order_relaxed);
-      return pin ? static_cast<Outcome>(pin->bytes().size()) : code_of(StoreCode::kObjectNotFound);
+      if (pin) return static_cast<Outcome>(pin->bytes().size());
+      if (!shared->reader().index().has_tier_below()) return code_of(StoreCode::kObjectNotFound);
     }
     Outcome outcome = 0;
     ask_for_keys(Op::kSizes, std::span(&key, 1), std::span(&outcome, 1),
@@ -84,6 +95,7 @@ class NodeClient final : public Client {
 
   void view(std::span<const std::string_view> keys, std::span<View> views, std::span<Outcome> outcomes) override {
     if (Membership* shared = link_.membership()) {
+      restore(*shared, keys);
       for (std::size_t i = 0; i < keys.size(); ++i) outcomes[i] = view_shared(*shared, keys[i], views[i]);
       return;
     }
@@ -106,6 +118,7 @@ class NodeClient final : public Client {
 
   void fetch(std::span<const std::string_view> keys, const PlaceEach& place, std::span<Outcome> outcomes) override {
     if (Membership* shared = link_.membership()) {
+      restore(*shared, keys);
       for (std::size_t i = 0; i < keys.size(); ++i) {
         View view;
         outcomes[i] = view_shared(*shared, keys[i], view);
@@ -129,6 +142,11 @@ class NodeClient final : public Client {
 
   void read(std::span<const Read> reads, std::span<Outcome> outcomes) override {
     if (Membership* shared = link_.membership()) {
+      if (shared->reader().index().has_tier_below()) {
+        std::vector<std::string_view> keys;
+        for (const Read& read : reads) keys.push_back(read.key);
+        restore(*shared, keys);
+      }
       for (std::size_t i = 0; i < reads.size(); ++i) outcomes[i] = read_shared(*shared, reads[i]);
       return;
     }
@@ -148,6 +166,7 @@ class NodeClient final : public Client {
       return;
     }
     if (Membership* shared = link_.membership()) {
+      restore(*shared, std::span(&key, 1));
       const auto pin = shared->reader().lookup(key);
       for (std::size_t i = 0; i < ranges.size(); ++i) {
         const Range& range = ranges[i];
@@ -238,6 +257,21 @@ class NodeClient final : public Client {
   void count_shared_read(std::uint64_t bytes) {
     shared_reads_.fetch_add(1, std::memory_order_relaxed);
     shared_read_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
+  // What isn't in memory may lie in a tier below, from where the master brings it up. A miss afterwards is one.
+  void restore(Membership& shared, std::span<const std::string_view> keys) {
+    if (!shared.reader().index().has_tier_below()) return;
+    std::vector<std::string_view> missing;
+    for (const std::string_view key : keys) {
+      if (!wrong_key(key) && !shared.reader().contains(key)) missing.push_back(key);
+    }
+    if (missing.empty()) return;
+    std::vector<Outcome> there(missing.size());
+    ask_for_keys(
+        Op::kRestore, missing, there,
+        [](BodyReader& reader) { return static_cast<Outcome>(reader.get_u32("restored")); },
+        [](BodyWriter& writer) { writer.put_u8(static_cast<std::uint8_t>(ObjectClass::kObject)).put_u64(0); });
   }
 
   Outcome view_shared(Membership& shared, std::string_view key, View& view) {

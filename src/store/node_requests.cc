@@ -1,9 +1,12 @@
 // The messages that NodeServer answers, one function each.
+#include "store/node_requests.h"
+
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <regex>
 
 #include "base/failpoint.h"
@@ -26,19 +29,6 @@ StoreCode no_room_code(const Error& error) {
   return error.code == ErrorCode::kInvalidArgument ? StoreCode::kNoAvailableHandle : store_code_for(error);
 }
 
-void put_code(BodyWriter& writer, StoreCode code) { writer.put_u32(static_cast<std::uint32_t>(code)); }
-
-// The keys of a message that has nothing else left.
-Result<std::vector<std::string_view>> get_keys(Request& request) {
-  const std::uint32_t count = request.body.get_count("keys", 4);
-  if (count > kBatchItemsMax) return invalid_argument("{} keys in one message, {} is the most", count, kBatchItemsMax);
-  std::vector<std::string_view> keys;
-  keys.reserve(count);
-  for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) keys.push_back(request.body.get_string("key"));
-  NMC_RETURN_IF_ERROR(request.body.finish());
-  return keys;
-}
-
 // What a message counts as; `by_item`: its handler counts what went well and what didn't.
 struct Counted {
   Operation operation;
@@ -55,6 +45,7 @@ std::optional<Counted> counted_as(Op op) {
     case Op::kExists: return Counted{Operation::kExistKey, true};
     case Op::kSizes:
     case Op::kRead:
+    case Op::kRestore:
     case Op::kReplicas: return Counted{Operation::kGetReplicaList, true};
     case Op::kRemove: return Counted{Operation::kRemove, true};
     case Op::kRemoveMatching: return Counted{Operation::kRemoveByRegex, true};
@@ -83,6 +74,10 @@ NodeServer::Awaited NodeServer::handle(Session& session, Request& request) {
   Reply reply;
   if (op == Op::kPut)
     reply = co_await put(session, request);
+  else if (op == Op::kRead)
+    reply = co_await read(request);
+  else if (op == Op::kRestore)
+    reply = co_await restore(request);
   else
     reply = answer(session, request);
   const std::optional<Counted> counted = counted_as(op);
@@ -104,9 +99,10 @@ Reply NodeServer::answer(Session& session, Request& request) {
     case Op::kCommit: return commit(session, request);
     case Op::kAbort: return abort(session, request);
     case Op::kPut: break;
+    case Op::kRead:
+    case Op::kRestore: break;
     case Op::kExists: return exists(request);
     case Op::kSizes: return sizes(request);
-    case Op::kRead: return read(request);
     case Op::kRemove: return remove(request);
     case Op::kRemoveMatching: return remove_matching(request);
     case Op::kReplicas: return replicas(request);
@@ -130,7 +126,7 @@ Reply NodeServer::ping() {
 
 Reply NodeServer::stats() {
   StoreStats stats;
-  core_->fill_counters(stats);
+  fill_counters(stats);
   BodyWriter body;
   put_stats(body, stats);
   return Reply(std::move(body));
@@ -376,6 +372,13 @@ Reply NodeServer::commit(Session& session, Request& request) {
   for (MasterCore::Commit& commit : commits) {
     commit.stamp = clock_.stamp();
     const auto wrong = wrong_key(commit.key);
+    // An object that only lies in the tier below has the key, too. (Held places are blocks: their key names the bytes.)
+    if (!wrong && !keep && !commit.replace && tiers_ && tiers_->known_size(commit.key)) {
+      core_->abort(commit.entry, commit.generation, client);
+      for (const MasterCore::Held& copy : commit.copies) core_->abort(copy.entry, copy.generation, client);
+      put_code(body, StoreCode::kOk);
+      continue;
+    }
     const auto held = wrong ? Result<MasterCore::Held>(invalid_argument("key")) : core_->commit(commit);
     if (!held && !keep) {
       core_->abort(commit.entry, commit.generation, client);
@@ -448,7 +451,7 @@ awaitable<Result<StoreCode>> NodeServer::put_one(Session& session, Request& requ
                                                  std::uint64_t bytes, const PutOptions& options) {
   std::optional<StoreCode> settled = wrong_key(key);
   if (!settled && bytes == 0) settled = StoreCode::kInvalidParams;
-  if (!settled && !options.replace && reader_->contains(key)) settled = StoreCode::kOk;
+  if (!settled && !options.replace && is_kept(key)) settled = StoreCode::kOk;
   std::vector<MasterCore::Space> spaces;
   const std::uint32_t client = static_cast<State&>(*session.state).client;
   if (!settled) {
@@ -498,66 +501,6 @@ awaitable<Result<StoreCode>> NodeServer::put_one(Session& session, Request& requ
   co_return store_code_for(held.error());
 }
 
-Reply NodeServer::exists(Request& request) {
-  const auto keys = get_keys(request);
-  if (!keys) return keys.error();
-  BodyWriter body;
-  for (const std::string_view key : *keys) body.put_u32(!key.empty() && reader_->probe(key) ? 1 : 0);
-  operations_.count(Operation::kExistKey, keys->size(), 0);
-  return Reply(std::move(body));
-}
-
-Reply NodeServer::sizes(Request& request) {
-  const auto keys = get_keys(request);
-  if (!keys) return keys.error();
-  BodyWriter body;
-  std::size_t failed = 0;
-  for (const std::string_view key : *keys) {
-    const auto pin = reader_->lookup(key);
-    failed += pin ? 0 : 1;
-    body.put_u64(static_cast<std::uint64_t>(pin ? static_cast<Outcome>(pin->bytes().size())
-                                                : outcome_of(StoreCode::kObjectNotFound)));
-  }
-  operations_.count(Operation::kGetReplicaList, keys->size(), failed);
-  return Reply(std::move(body));
-}
-
-Reply NodeServer::read(Request& request) {
-  const std::uint32_t count = request.body.get_count("reads", kReadBytesMin);
-  if (count > kBatchItemsMax)
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} reads in one message, {} is the most", count, kBatchItemsMax)};
-  std::vector<ReadOnWire> reads;
-  for (std::uint32_t i = 0; i < count && request.body.ok(); ++i) reads.push_back(get_read(request.body));
-  if (const auto done = request.body.finish(); !done) return done.error();
-  BodyWriter body;
-  Reply reply;
-  const auto pins = std::make_shared<std::vector<Pin>>();
-  for (const ReadOnWire& read : reads) {
-    auto pin = reader_->lookup(read.key);
-    ReadAnswer answer{.outcome = outcome_of(StoreCode::kObjectNotFound)};
-    if (pin && (read.generation == 0 || read.generation == pin->generation())) {
-      const std::span<const std::byte> object = pin->bytes();
-      const bool fits = read.whole ? object.size() <= read.bytes
-                                   : read.offset <= object.size() && read.bytes <= object.size() - read.offset;
-      answer = {.outcome = outcome_of(StoreCode::kInvalidParams),
-                .bytes = object.size(),
-                .generation = pin->generation()};
-      if (fits) {
-        const std::span<const std::byte> part = read.whole ? object : object.subspan(read.offset, read.bytes);
-        answer.outcome = static_cast<Outcome>(part.size());
-        reply.payload.push_back(part);
-        pins->push_back(*std::move(pin));
-      }
-    }
-    put_answer(body, answer);
-  }
-  operations_.count(Operation::kGetReplicaList, reads.size(), reads.size() - pins->size());
-  reply.body = std::move(body).take();
-  reply.keep_alive = pins;
-  return reply;
-}
-
 Reply NodeServer::remove(Request& request) {
   const bool force = request.body.get_u8("force") != 0;
   const auto keys = get_keys(request);
@@ -566,7 +509,7 @@ Reply NodeServer::remove(Request& request) {
   std::size_t failed = 0;
   for (const std::string_view key : *keys) {
     const auto wrong = wrong_key(key);
-    const auto removal = wrong ? MasterCore::Removal::kAbsent : core_->remove(key, force);
+    const auto removal = wrong ? MasterCore::Removal::kAbsent : remove_object(key, force);
     failed += removal == MasterCore::Removal::kRemoved ? 0 : 1;
     put_code(body, wrong                                      ? *wrong
                    : removal == MasterCore::Removal::kRemoved ? StoreCode::kOk
@@ -596,15 +539,31 @@ Reply NodeServer::remove_matching(Request& request) {
   return Reply(std::move(body));
 }
 
+// Below memory, too: it is gone once this returns, also for the next master.
+MasterCore::Removal NodeServer::remove_object(std::string_view key, bool force) {
+  const MasterCore::Removal removal = core_->remove(key, force);
+  if (tiers_ != nullptr && removal != MasterCore::Removal::kLeased) tiers_->wait_removed(key);
+  return removal;
+}
+
 std::uint64_t NodeServer::remove_keys(const std::regex* pattern, bool force) {
+  const auto meant = [&](const std::string& key) {
+    return !key.starts_with(kEngineKeyPrefix) && (pattern == nullptr || std::regex_search(key, *pattern));
+  };
   std::uint64_t removed = 0;
-  for (const std::string& key : core_->keys()) {  // a list, so that matching holds nobody up
-    if (key.starts_with(kEngineKeyPrefix) || (pattern != nullptr && !std::regex_search(key, *pattern))) continue;
-    removed += core_->remove(key, force) == MasterCore::Removal::kRemoved ? 1 : 0;
+  std::vector<std::string> keys = core_->keys();  // a list, so that matching holds nobody up
+  if (tiers_ != nullptr) {
+    std::vector<std::string> below = tiers_->known_keys();
+    keys.insert(keys.end(), std::make_move_iterator(below.begin()), std::make_move_iterator(below.end()));
+  }
+  for (const std::string& key : keys) {
+    if (meant(key)) removed += core_->remove(key, force) == MasterCore::Removal::kRemoved ? 1 : 0;
   }
   for (const std::string& key : core_->parked_keys()) {  // those mustn't come back with their owner
-    if (!key.starts_with(kEngineKeyPrefix) && (pattern == nullptr || std::regex_search(key, *pattern)))
-      core_->remove(key, force);
+    if (meant(key)) core_->remove(key, force);
+  }
+  for (const std::string& key : keys) {
+    if (tiers_ != nullptr && meant(key)) tiers_->wait_removed(key);
   }
   return removed;
 }
@@ -612,17 +571,6 @@ std::uint64_t NodeServer::remove_keys(const std::regex* pattern, bool force) {
 std::uint64_t NodeServer::remove_all(bool force) {
   operations_.count(Operation::kRemoveAll, 1, 0);
   return remove_keys(nullptr, force);
-}
-
-Reply NodeServer::replicas(Request& request) {
-  const std::string_view key = request.body.get_string("key");
-  if (const auto done = request.body.finish(); !done) return done.error();
-  const auto found = core_->replicas(key);
-  operations_.count(Operation::kGetReplicaList, 1, found.empty() ? 1 : 0);
-  BodyWriter body;
-  body.put_u32(static_cast<std::uint32_t>(found.size()));
-  for (const auto& replica : found) body.put_string(replica.segment).put_u64(replica.offset).put_u64(replica.bytes);
-  return Reply(std::move(body));
 }
 
 }  // namespace nmc::store

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "store/disk_medium.h"
 
 namespace nmc::store {
 namespace {
@@ -14,6 +15,8 @@ namespace {
 constexpr auto kLookAtDetached = std::chrono::milliseconds(50);
 constexpr auto kLookAtAll = std::chrono::seconds(1);
 constexpr int kTcpLoopsMax = 4;
+// Of what waits to be written to disk. More comes than it can take: the oldest is dropped, and counted.
+constexpr std::uint64_t kDiskQueueBytesMax = std::uint64_t{256} << 20;
 
 Result<UniqueFd> lock_folder(const Path& path) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -44,6 +47,7 @@ Result<void> NodeServer::open() {
   own_client_ = table->client();
   NMC_ASSIGN_OR_RETURN(ClientFiles files, core_->files_for(*table));
   NMC_ASSIGN_OR_RETURN(reader_, SharedStoreReader::open(std::move(files), clock_));
+  NMC_RETURN_IF_ERROR(open_disk());
   net::ChannelServerOptions carriers;
   carriers.unix_path = (options_.folder / kSocketName).string();
   carriers.tcp_host = options_.tcp_host;
@@ -56,6 +60,23 @@ Result<void> NodeServer::open() {
   carriers.insecure = options_.insecure;
   NMC_ASSIGN_OR_RETURN(server_, net::ChannelServer::start(std::move(carriers), *this));
   housekeeper_ = std::thread([this] { keep_house(); });
+  return {};
+}
+
+Result<void> NodeServer::open_disk() {
+  if (options_.disk_dir.empty()) {
+    core_->set_observer(nullptr);
+    return {};
+  }
+  DiskLogOptions log;
+  log.folder = options_.disk_dir;
+  log.bytes_max = options_.disk_bytes;
+  log.clock = options_.clock;
+  NMC_ASSIGN_OR_RETURN(auto disk, DiskMedium::open(std::move(log)));
+  tiers_ = std::make_unique<Tiers>(*core_, *reader_, clock_);
+  NMC_RETURN_IF_ERROR(tiers_->add(std::move(disk), kDiskQueueBytesMax));
+  disk_thread_ = std::make_unique<boost::asio::thread_pool>(1);
+  core_->set_observer(tiers_.get());
   return {};
 }
 
@@ -92,6 +113,9 @@ NodeServer::~NodeServer() {
   server_.reset();
   if (housekeeper_.joinable()) housekeeper_.join();
   if (core_ == nullptr) return;
+  if (disk_thread_ != nullptr) disk_thread_->join();
+  if (tiers_ != nullptr) core_->set_observer(nullptr);
+  tiers_.reset();  // writes what is queued
   StoreStats stats;
   core_->fill_stats(stats);
   reader_.reset();
@@ -107,6 +131,11 @@ NodeServer::~NodeServer() {
     for (const char* name : {kSocketName, kLockName}) files->remove(name);
     ::rmdir(options_.folder.c_str());
   }
+}
+
+void NodeServer::fill_counters(StoreStats& stats) {
+  core_->fill_counters(stats);
+  if (tiers_ != nullptr) tiers_->fill_stats(stats);
 }
 
 std::size_t NodeServer::clients() const {

@@ -6,6 +6,7 @@
 // closed connection is only the reason to look.
 #pragma once
 
+#include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -22,6 +23,7 @@
 #include "store/master_core.h"
 #include "store/operation_counters.h"
 #include "store/protocol.h"
+#include "store/tiers.h"
 
 namespace nmc::store {
 
@@ -33,6 +35,8 @@ struct NodeServerOptions {
   Path tls_cert, tls_key;  // both or neither: TCP goes inside TLS
   std::string token;
   bool insecure = false;
+  Path disk_dir;  // "": objects lie in memory only
+  std::uint64_t disk_bytes = std::uint64_t{8} << 30;
   // How long what a dead owner left is kept for the next one.
   Nanos parked_lifetime = std::chrono::minutes(10);
   const Clock* clock = &real_clock();
@@ -54,6 +58,10 @@ class NodeServer final : private net::MessageHandler {
   MasterCore& core() { return *core_; }
   std::size_t clients() const NMC_EXCLUDES(mutex_);
   const OperationCounters& operations() const { return operations_; }
+  // Waits until all that was put before is on disk, if there is one. kIo: some of it isn't, and won't be.
+  Result<void> flush() { return tiers_ == nullptr ? Result<void>() : tiers_->flush(); }
+  // What core() and the disk count.
+  void fill_counters(StoreStats& stats);
   // As the message does: all that users put, but for leased objects unless `force`; how many those were.
   std::uint64_t remove_all(bool force);
 
@@ -73,6 +81,7 @@ class NodeServer final : private net::MessageHandler {
   explicit NodeServer(NodeServerOptions options);
   Result<void> open();
   Result<std::unique_ptr<MasterCore>> open_core();
+  Result<void> open_disk();
 
   // net::MessageHandler
   void on_open(net::Session& session) override;
@@ -97,7 +106,8 @@ class NodeServer final : private net::MessageHandler {
   Awaited put(net::Session& session, net::Request& request);
   net::Reply exists(net::Request& request);
   net::Reply sizes(net::Request& request);
-  net::Reply read(net::Request& request);
+  Awaited read(net::Request& request);
+  Awaited restore(net::Request& request);
   net::Reply remove(net::Request& request);
   net::Reply remove_matching(net::Request& request);
   net::Reply replicas(net::Request& request);
@@ -109,6 +119,12 @@ class NodeServer final : private net::MessageHandler {
   boost::asio::awaitable<Result<StoreCode>> put_one(net::Session& session, net::Request& request, std::string_view key,
                                                     std::uint64_t bytes, const PutOptions& options);
 
+  bool is_kept(std::string_view key);
+  boost::asio::awaitable<void> restore_missing(std::vector<std::string> keys, ObjectClass object_class,
+                                               std::uint64_t bytes);
+  boost::asio::awaitable<void> restore_now(std::vector<std::string> keys, ObjectClass object_class,
+                                           std::uint64_t bytes);
+  MasterCore::Removal remove_object(std::string_view key, bool force);
   std::uint64_t remove_keys(const std::regex* pattern, bool force);  // nullptr: all
 
   // Deaths.
@@ -122,6 +138,8 @@ class NodeServer final : private net::MessageHandler {
   TouchClock clock_;
   std::unique_ptr<MasterCore> core_;
   std::unique_ptr<SharedStoreReader> reader_;  // for those who can't read by themselves
+  std::unique_ptr<Tiers> tiers_;               // may be null
+  std::unique_ptr<boost::asio::thread_pool> disk_thread_;
   std::uint32_t own_client_ = 0;
   OperationCounters operations_;
 

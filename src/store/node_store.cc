@@ -26,6 +26,7 @@ constexpr std::size_t kBlocksAMessage = 1024;
 // Blocks in reserve: at most so many, and such a part of what this process brings, or of all if it brings nothing.
 constexpr std::size_t kSparesMax = 64, kPartOfOwn = 8, kPartOfAll = 64;
 constexpr int kCommitTries = 3;
+constexpr std::size_t kRestoredAtOnce = 32;  // blocks: those pinned first may not fill the memory for the later ones
 
 ClientOptions client_options(const StoreOptions& options) {
   ClientOptions client;
@@ -272,19 +273,54 @@ Result<void> NodeStore::put(ObjectClass object_class, std::string_view key, std:
 
 std::optional<Pin> NodeStore::lookup(std::string_view key) { return link_.membership()->reader().lookup(key); }
 
-std::optional<Pin> NodeStore::fetch(std::string_view key, ObjectClass, std::size_t bytes) {
+std::optional<Pin> NodeStore::fetch(std::string_view key, ObjectClass object_class, std::size_t bytes) {
   std::optional<Pin> pin = lookup(key);
+  const std::string name(key);
+  if (!pin && restore(std::span(&name, 1), object_class, bytes) > 0) {
+    pin = lookup(key);
+    if (pin) pin->set_source(Source::kDisk);
+  }
   return pin && (bytes == 0 || pin->bytes().size() == bytes) ? std::move(pin) : std::nullopt;
+}
+
+// By the master, from the tier below its memory. How many of keys[0..] were in memory afterwards.
+std::size_t NodeStore::restore(std::span<const std::string> keys, ObjectClass object_class, std::size_t bytes) {
+  if (!link_.membership()->reader().index().has_tier_below()) return 0;
+  BodyWriter body;
+  body.put_u8(static_cast<std::uint8_t>(object_class)).put_u64(bytes);
+  body.put_u32(static_cast<std::uint32_t>(keys.size()));
+  for (const std::string& key : keys) body.put_string(key);
+  std::size_t restored = 0;
+  const Result<void> done = call(Op::kRestore, body.bytes(), [&](const Channel::Reply& reply) {
+    BodyReader reader = reply.reader();
+    bool all = true;
+    for (std::size_t i = 0; i < keys.size() && reader.ok(); ++i) {
+      all = reader.get_u32("restored") == 1 && all;
+      restored += all ? 1 : 0;
+    }
+    return reader.finish();
+  });
+  return done ? restored : 0;
 }
 
 Run NodeStore::fetch_run(std::span<const std::string> keys) {
   Run run;
-  for (const std::string& key : keys) {
-    std::optional<Pin> pin = lookup(key);
+  std::size_t restored_until = 0;  // keys before this one, of those that were missed, were brought up
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    std::optional<Pin> pin = lookup(keys[i]);
+    if (!pin && i >= restored_until) {
+      const auto next = keys.subspan(i, std::min(keys.size() - i, kRestoredAtOnce));
+      restored_until = i + restore(next, ObjectClass::kBlock, options_.block_bytes);
+      if (i < restored_until) pin = lookup(keys[i]);
+    }
     if (!pin) break;
     if (pin->bytes().size() != options_.block_bytes) {
       run.stop_reason = fmt::format("{} bytes in memory, expected {}", pin->bytes().size(), options_.block_bytes);
       break;
+    }
+    if (i < restored_until) {
+      pin->set_source(Source::kDisk);
+      ++run.from_disk;
     }
     run.pins.push_back(*std::move(pin));
   }

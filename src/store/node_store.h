@@ -60,6 +60,7 @@ class NodeStore final : public Store {
   Result<std::vector<Reservation>> reserve_some(ObjectClass object_class, std::size_t bytes, std::size_t count);
   Result<Reservation> take(Membership& shared, const PlaceOnWire& place, ObjectClass object_class, std::size_t bytes);
   Result<StoreCode> send_commit(const Reservation& reservation, std::string_view key, std::uint64_t checksum);
+  std::size_t restore(std::span<const std::string> keys, ObjectClass object_class, std::size_t bytes);
   Pin pin_own(Membership& shared, Reservation& reservation);
   Result<StoreStats> ask_stats() const;
 

@@ -33,7 +33,8 @@ enum class Op : std::uint16_t {
   kRemoveMatching,  // pattern -> count
   kReplicas,        // key -> places by segment name
   kPing,
-  kStats,  // -> counters and gauges
+  kStats,    // -> counters and gauges
+  kRestore,  // keys of what isn't in memory -> 1, 0: whether it is now
 };
 
 // How long the places of a kReserve stay the client's.

@@ -26,6 +26,7 @@ class RemoteMedium final : public TierMedium {
   Source source() const override { return Source::kRemote; }
   bool takes(ObjectClass object_class) const override { return object_class != ObjectClass::kObject; }
   std::optional<std::uint64_t> known_size(std::string_view) const override { return std::nullopt; }
+  std::vector<std::string> known_keys() const override { return {}; }
   bool is_shared() const override { return true; }
   std::optional<std::uint64_t> size_of(std::string_view key) override;
   std::size_t probe_run(std::span<const std::string> keys, std::uint64_t bytes) override;

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "store/store.h"
@@ -39,6 +40,7 @@ class TierMedium {
 
   // Size of what certainly is there, told without waiting. Nothing: it isn't there, or one would have to ask.
   virtual std::optional<std::uint64_t> known_size(std::string_view key) const = 0;
+  virtual std::vector<std::string> known_keys() const = 0;
   // Whether something may be there that known_size() doesn't tell: others write to it, too.
   virtual bool is_shared() const = 0;
 

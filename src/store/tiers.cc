@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 
 #include "base/failpoint.h"
 
@@ -34,6 +35,22 @@ bool Tiers::relieve() {
 bool Tiers::knows(std::string_view key, std::uint64_t bytes) const {
   return std::any_of(tiers_.begin(), tiers_.end(),
                      [&](const auto& tier) { return tier->size_of(key, /*ask=*/false) == bytes; });
+}
+
+std::optional<std::uint64_t> Tiers::known_size(std::string_view key) const {
+  for (const auto& tier : tiers_) {
+    if (const auto size = tier->size_of(key, /*ask=*/false)) return size;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> Tiers::known_keys() const {
+  std::vector<std::string> keys;
+  for (const auto& tier : tiers_) {
+    std::vector<std::string> more = tier->known_keys();
+    keys.insert(keys.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  }
+  return keys;
 }
 
 std::size_t Tiers::probe_run(std::span<const std::string> keys, std::uint64_t bytes, bool ask) const {

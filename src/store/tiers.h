@@ -35,6 +35,9 @@ class Tiers final : public MasterObserver {
 
   // Whether some tier is known to have it, in that size; told without waiting.
   bool knows(std::string_view key, std::uint64_t bytes) const;
+  // Its size, whatever that is.
+  std::optional<std::uint64_t> known_size(std::string_view key) const;
+  std::vector<std::string> known_keys() const;  // of all tiers, some twice
   // How many of keys[0..] restore() would find; a hint. `ask`: also where that takes a while.
   std::size_t probe_run(std::span<const std::string> keys, std::uint64_t bytes, bool ask) const;
 
