@@ -380,6 +380,26 @@ def test_what_a_killed_master_left_on_a_free_port_goes_with_the_next_start(start
     assert folder_of(living).exists()
 
 
+def test_the_folder_of_a_dead_master_stays_as_long_as_it_holds_objects(start_master, start_store):
+    server, empty = start_master(f"--rpc_port={free_port()}"), start_master(f"--rpc_port={free_port()}")
+    store = start_store(server.url)
+    assert store.say("put", "key", "value") == "0"
+    folders = [folder_of(one) for one in (server, empty)]
+    an_hour_ago = time.time() - 3600
+    for one, files in zip((server, empty), folders):
+        one.kill()
+        os.utime(files / "lock", (an_hour_ago, an_hour_ago))
+    start_master()
+    assert [files.exists() for files in folders] == [True, False]
+    assert store.say("get", "key") == "value"
+    following = start_master(f"--rpc_port={port_of(server)}")
+    assert start_store(following.url).say("get", "key") == "value"
+    store.say("close")
+    following.terminate()
+    assert following.wait() == 0
+    assert not folders[0].exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_the_next_master_of_a_port_goes_on_with_its_objects(start_master, start_store, number):
     port = free_port()

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -37,19 +38,38 @@ Result<Path> find_root() {
   return temporary / name;
 }
 
-bool is_abandoned(const Path& folder) {
+// Its lock, so that nobody begins with it; nothing: there is a master, or one that may be starting.
+UniqueFd lock_abandoned(const Path& folder) {
   UniqueFd lock(::open((folder / store::NodeServer::kLockName).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   struct stat info {};
-  if (!lock || ::fstat(lock.get(), &info) != 0) return false;
+  if (!lock || ::fstat(lock.get(), &info) != 0) return {};
   const auto made = std::chrono::system_clock::from_time_t(info.st_mtime);
-  if (std::chrono::system_clock::now() - made < kStartingAtMost) return false;
-  return ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
+  if (std::chrono::system_clock::now() - made < kStartingAtMost) return {};
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return {};
+  return lock;
 }
 
-void sweep(const Path& root) {
+// Objects lie in segments. Those of a dead master wait for the next one of its port.
+bool holds_objects(const Path& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().filename().string().starts_with("segment.")) return true;
+  }
+  return static_cast<bool>(error);
+}
+
+bool is_port(const std::string& name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Folders of masters that are gone, unless somebody could go on with what is in them. `ours` is left alone.
+void sweep(const Path& root, const std::string& ours) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(root, ignored)) {
-    if (!entry.path().filename().string().starts_with(kOncePrefix) || !is_abandoned(entry.path())) continue;
+    const std::string name = entry.path().filename().string();
+    if (name == ours || !(name.starts_with(kOncePrefix) || is_port(name))) continue;
+    const UniqueFd lock = lock_abandoned(entry.path());
+    if (!lock || (is_port(name) && holds_objects(entry.path()))) continue;
     log_info("removing {}, which a killed master left", entry.path().string());
     std::filesystem::remove_all(entry.path(), ignored);
   }
@@ -64,8 +84,9 @@ std::string once_name() {
 Result<StoreFolder> StoreFolder::choose(const std::optional<Path>& given, std::uint16_t port) {
   if (given) return StoreFolder(*given, {}, false);
   NMC_ASSIGN_OR_RETURN(const Path root, find_root());
-  sweep(root);
-  return StoreFolder(root / (port == 0 ? once_name() : std::to_string(port)), root, port == 0);
+  const std::string name = port == 0 ? once_name() : std::to_string(port);
+  sweep(root, name);
+  return StoreFolder(root / name, root, port == 0);
 }
 
 StoreFolder::StoreFolder(StoreFolder&& other) noexcept

@@ -4,6 +4,7 @@
 #include "net/asio.h"
 // clang-format on
 
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
@@ -25,6 +26,7 @@
 #include "base/log.h"
 #include "base/syscall.h"
 #include "net/http_connection.h"
+#include "net/listener.h"
 
 namespace nmc::net {
 namespace {
@@ -38,6 +40,7 @@ constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 // Small writes leave at once; a peer that vanished without a word is noticed by the kernel: with data under way after
 // write_timeout, without any after about a minute.
 void tune(tcp::socket& socket, Nanos write_timeout) {
+  (void)::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
   const auto set = [&socket](int level, int option, int value) {
     (void)::setsockopt(socket.native_handle(), level, option, &value, sizeof value);
   };
@@ -50,25 +53,18 @@ void tune(tcp::socket& socket, Nanos write_timeout) {
       static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(write_timeout).count()));
 }
 
+// Of a descriptor that children don't inherit, as Asio's own would be.
 Result<tcp::acceptor> listen_on(asio::io_context& context, const std::string& host, std::uint16_t port) {
-  error_code error;
-  tcp::resolver resolver(context);
-  const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
-  if (error || found.empty() || host.empty()) {
-    return invalid_argument("can't listen on host \"{}\": {}", host,
-                            host.empty() ? "no address given" : error.message());
-  }
-  const tcp::endpoint endpoint = found.begin()->endpoint();
+  if (host.empty()) return invalid_argument("can't listen on host \"\": no address given");
+  NMC_ASSIGN_OR_RETURN(TcpListener listener, listen_tcp(host, port));
+  int family = AF_INET;
+  socklen_t size = sizeof family;
+  (void)::getsockopt(listener.fd.get(), SOL_SOCKET, SO_DOMAIN, &family, &size);
   tcp::acceptor acceptor(asio::make_strand(context));
-  acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error == asio::error::address_in_use) {
-    return failure(ErrorCode::kAlreadyExists, "can't listen on {} port {}: the port is in use by another process", host,
-                   port);
-  }
+  error_code error;
+  acceptor.assign(family == AF_INET6 ? tcp::v6() : tcp::v4(), listener.fd.get(), error);
   if (error) return Failure(os_error("listen on", fmt::format("{} port {}", host, port), error.value()));
+  (void)listener.fd.release();  // the acceptor has it
   return acceptor;
 }
 

@@ -1,9 +1,12 @@
 #include "net/http_server.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <deque>
+#include <filesystem>
 #include <future>
 
 #include "base/mutex.h"
@@ -74,6 +77,24 @@ class HttpServerTest : public ::testing::Test {
   CondVar arrived_;
   std::deque<Held> held_ NMC_GUARDED_BY(mutex_);
 };
+
+// A program that is started meanwhile must not hold the port, nor a client's connection.
+TEST_F(HttpServerTest, NothingOfItIsInherited) {
+  start();
+  RawClient connected = client();
+  ASSERT_TRUE(connected.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n"));
+  const Held held = next_held();  // so it was accepted
+  int sockets = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename().string());
+    int type = 0;
+    socklen_t size = sizeof type;
+    if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) continue;
+    ++sockets;
+    EXPECT_NE(::fcntl(fd, F_GETFD) & FD_CLOEXEC, 0) << fd;
+  }
+  EXPECT_GE(sockets, 3);
+}
 
 // What goes in and what comes back. Every case runs whole and in pieces of 1 to 7 bytes.
 struct RawCase {

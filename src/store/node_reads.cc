@@ -78,8 +78,12 @@ NodeServer::Awaited NodeServer::read(Request& request) {
     ReadAnswer answer{.outcome = outcome_of(StoreCode::kObjectNotFound)};
     if (pin && (read.generation == 0 || read.generation == pin->generation())) {
       const std::span<const std::byte> object = pin->bytes();
+#if defined(NMC_PLANT_STORE_MESSAGE)  // a bug planted to see that fuzzing finds it
+      const bool fits = read.whole ? object.size() <= read.bytes : read.offset + read.bytes <= object.size();
+#else
       const bool fits = read.whole ? object.size() <= read.bytes
                                    : read.offset <= object.size() && read.bytes <= object.size() - read.offset;
+#endif
       answer = {
           .outcome = outcome_of(StoreCode::kInvalidParams), .bytes = object.size(), .generation = pin->generation()};
       if (fits) {

@@ -23,6 +23,8 @@ using net::Request;
 using net::Session;
 
 constexpr std::size_t kHashedBytes = 256 << 10;
+// std::regex goes as deep as a pattern nests: some ten thousand brackets are the end of a thread's stack.
+constexpr std::size_t kPatternBytesMax = 1024;
 
 // Of a failed reservation of some bytes: more than any segment has is no room, too.
 StoreCode no_room_code(const Error& error) {
@@ -525,6 +527,9 @@ Reply NodeServer::remove_matching(Request& request) {
   const bool all = request.body.get_u8("all") != 0;
   const std::string pattern(request.body.get_string("pattern"));
   if (const auto done = request.body.finish(); !done) return done.error();
+  if (pattern.size() > kPatternBytesMax)
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("store: a pattern of {} bytes, {} is the most", pattern.size(), kPatternBytesMax)};
   std::regex regex;
   try {
     // Polynomial: no pattern makes it try for ever. That costs back references, which nobody needs here.

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,13 +19,33 @@ constexpr int kTcpLoopsMax = 4;
 // Of what waits to be written to disk. More comes than it can take: the oldest is dropped, and counted.
 constexpr std::uint64_t kDiskQueueBytesMax = std::uint64_t{256} << 20;
 
-Result<UniqueFd> lock_folder(const Path& path) {
+// Nothing: the file was removed meanwhile, with its folder perhaps, by somebody who thought it was abandoned.
+Result<UniqueFd> lock_file(const Path& path) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd && errno == ENOENT) return fd;
   if (!fd) return Failure(os_error("open", path.string()));
-  if (retry_on_eintr([&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB); }) == 0) return fd;
-  if (errno == EWOULDBLOCK)
-    return already_exists("store folder {}: a living master has it", path.parent_path().string());
-  return Failure(os_error("lock", path.string()));
+  if (retry_on_eintr([&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB); }) != 0) {
+    if (errno == EWOULDBLOCK)
+      return already_exists("store folder {}: a living master has it", path.parent_path().string());
+    return Failure(os_error("lock", path.string()));
+  }
+  struct stat ours {
+  }, there{};
+  const bool same = ::fstat(fd.get(), &ours) == 0 && ::stat(path.c_str(), &there) == 0 && ours.st_dev == there.st_dev &&
+                    ours.st_ino == there.st_ino;
+  if (!same) fd = UniqueFd();
+  return fd;
+}
+
+// Makes the folder where it is missing.
+Result<UniqueFd> lock_folder(const Path& folder) {
+  constexpr int kTries = 10;
+  for (int i = 0; i < kTries; ++i) {
+    NMC_RETURN_IF_ERROR(SharedFiles::in_folder(folder));
+    NMC_ASSIGN_OR_RETURN(UniqueFd lock, lock_file(folder / NodeServer::kLockName));
+    if (lock) return lock;
+  }
+  return unavailable("store folder {}: it is removed again and again", folder.string());
 }
 
 }  // namespace
@@ -40,8 +61,10 @@ Result<std::unique_ptr<NodeServer>> NodeServer::start(NodeServerOptions options)
 NodeServer::NodeServer(NodeServerOptions options) : options_(std::move(options)), clock_(*options_.clock) {}
 
 Result<void> NodeServer::open() {
-  NMC_RETURN_IF_ERROR(SharedFiles::in_folder(options_.folder));  // makes it
-  NMC_ASSIGN_OR_RETURN(lock_, lock_folder(options_.folder / kLockName));
+  std::error_code error;
+  const bool was_there = std::filesystem::exists(options_.folder / kLockName, error);
+  NMC_ASSIGN_OR_RETURN(lock_, lock_folder(options_.folder));
+  made_folder_ = !was_there;
   NMC_ASSIGN_OR_RETURN(core_, open_core());
   NMC_ASSIGN_OR_RETURN(const PinTable* table, core_->add_client(Clients::Kind::kUser));
   own_client_ = table->client();
@@ -112,7 +135,10 @@ NodeServer::~NodeServer() {
   }
   server_.reset();
   if (housekeeper_.joinable()) housekeeper_.join();
-  if (core_ == nullptr) return;
+  if (core_ == nullptr) {  // it never began: what was there stays, and nothing else
+    if (made_folder_) remove_folder();
+    return;
+  }
   if (disk_thread_ != nullptr) disk_thread_->join();
   if (tiers_ != nullptr) core_->set_observer(nullptr);
   tiers_.reset();  // writes what is queued
@@ -126,11 +152,15 @@ NodeServer::~NodeServer() {
     return;
   }
   core_.reset();
-  if (auto files = SharedFiles::in_folder(options_.folder)) {
-    MasterCore::remove_files(*files);
-    for (const char* name : {kSocketName, kLockName}) files->remove(name);
-    ::rmdir(options_.folder.c_str());
-  }
+  remove_folder();
+}
+
+void NodeServer::remove_folder() {
+  auto files = SharedFiles::in_folder(options_.folder);
+  if (!files) return;
+  MasterCore::remove_files(*files);
+  for (const char* name : {kSocketName, kLockName}) files->remove(name);
+  ::rmdir(options_.folder.c_str());
 }
 
 void NodeServer::fill_counters(StoreStats& stats) {

@@ -82,6 +82,7 @@ class NodeServer final : private net::MessageHandler {
   Result<void> open();
   Result<std::unique_ptr<MasterCore>> open_core();
   Result<void> open_disk();
+  void remove_folder();  // unless there is something of others in it
 
   // net::MessageHandler
   void on_open(net::Session& session) override;
@@ -135,6 +136,7 @@ class NodeServer final : private net::MessageHandler {
 
   const NodeServerOptions options_;
   UniqueFd lock_;
+  bool made_folder_ = false;  // there was no master's before
   TouchClock clock_;
   std::unique_ptr<MasterCore> core_;
   std::unique_ptr<SharedStoreReader> reader_;  // for those who can't read by themselves

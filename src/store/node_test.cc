@@ -289,6 +289,17 @@ TEST_P(NodeTest, RemovalByPatternSparesTheEnginesKeys) {
   EXPECT_EQ(client->exists("nmc/0123"), 1);
 }
 
+// Brackets nested this deep would be the end of the thread that looks into them.
+TEST_P(NodeTest, APatternTooLongIsRefused) {
+  const auto owner = connect(Path::kShared, 1 << 20);
+  const auto client = connect();
+  EXPECT_EQ(put(*client, "k", "v"), 0);
+  EXPECT_EQ(client->remove_matching(std::string(50'000, '(') + std::string(50'000, ')'), true),
+            outcome_of(StoreCode::kInvalidParams));
+  EXPECT_EQ(client->remove_matching("(", true), outcome_of(StoreCode::kInvalidParams));
+  EXPECT_EQ(client->remove_matching(std::string(500, '(') + 'k' + std::string(500, ')'), true), 1);
+}
+
 TEST_P(NodeTest, AFullStoreEvictsAndNoPutFails) {
   const auto owner = connect(Path::kShared, 1 << 20);
   const auto client = connect();
@@ -445,6 +456,16 @@ TEST_P(NodeDoors, AnEmptyStoreLeavesNothingBehind) {
   { const auto owner = connect(Path::kShared, 1 << 20); }
   server_.reset();
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "store"));
+}
+
+TEST_P(NodeDoors, AMasterThatCannotBeginLeavesAFolderAsItWas) {
+  NodeServerOptions options;
+  options.folder = folder_.path() / "other";
+  ASSERT_TRUE(std::filesystem::create_directories(options.folder / "index" / "in the way"));
+  std::filesystem::permissions(options.folder, std::filesystem::perms::owner_all);
+  EXPECT_FALSE(NodeServer::start(options));
+  EXPECT_FALSE(std::filesystem::exists(options.folder / NodeServer::kLockName));
+  EXPECT_TRUE(std::filesystem::exists(options.folder / "index" / "in the way"));
 }
 
 TEST_P(NodeDoors, OneMasterAFolder) {
