@@ -25,6 +25,7 @@ Result<store::StoreOptions> store_options_of(const Settings& settings, std::size
   if (settings.text("store") != "embedded") {
     options.server = settings.text("store");
     NMC_ASSIGN_OR_RETURN(options.token, token_of(settings));
+    options.tls_ca = settings.text_or("tls-ca", "");
   }
   const bool node = options.server.starts_with("unix:");
   if (!node && settings.bytes("dram-bytes") == 0)

@@ -131,6 +131,13 @@ std::vector<Setting> cache_settings() {
            "that store as a tier below.",
        .accepts = is_store,
        .accepted = "embedded, unix:PATH or HOST:PORT"},
+      {.name = "tls-ca",
+       .kind = Kind::kText,
+       .placeholder = "FILE",
+       .default_text = "",
+       .help =
+           "With --store HOST:PORT: the authority (PEM) that signed the certificate of that store, which then has to "
+           "name HOST. Default: without TLS."},
       {.name = "dram-bytes",
        .kind = Kind::kBytes,
        .placeholder = "N",

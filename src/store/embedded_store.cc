@@ -66,8 +66,10 @@ Result<void> EmbeddedStore::start() {
     NMC_RETURN_IF_ERROR(tiers_->add(std::move(disk), queue_bytes_max));
   }
   if (!options_.server.empty()) {
-    NMC_ASSIGN_OR_RETURN(auto remote,
-                         RemoteMedium::connect({.server = options_.server, .token = options_.token}, *options_.clock));
+    NMC_ASSIGN_OR_RETURN(
+        auto remote,
+        RemoteMedium::connect({.server = options_.server, .token = options_.token, .tls_ca = options_.tls_ca},
+                              *options_.clock));
     NMC_RETURN_IF_ERROR(tiers_->add(std::move(remote), queue_bytes_max));
   }
   if (!tiers_->empty()) master_->set_observer(tiers_.get());

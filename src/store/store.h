@@ -133,6 +133,7 @@ struct StoreOptions {
   // it (0: none), tail and disk are its own matter. "HOST:PORT": as "", and that store is a tier below memory and disk.
   std::string server;
   std::string token;  // of that server
+  Path tls_ca;        // over TCP: the authority of its certificate; "": without TLS
 };
 
 // Counters since creation and gauges of now; a consistent-enough snapshot for metrics.
