@@ -97,18 +97,21 @@ std::string ReplicateConfig::to_string() const {
       prefer_alloc_in_same_node, kDataTypeNames[static_cast<int>(data_type)], groups);
 }
 
-Keep::Keep(const ReplicateConfig* config, bool replace) : options{.replace = replace} {
+Keep::Keep(const ReplicateConfig* config, bool replace, std::size_t keys) : options{.replace = replace} {
   if (config == nullptr) return;
+  const bool pins_softly = config->soft_pin_action == SoftPinAction::kEnable;
+  const bool groups_fit = !config->group_ids || config->group_ids->size() == keys;
   if (config->nof_replica_num != 0 || config->dfs_replica_num != 0) {
     code = store::StoreCode::kNotSupported;
-  } else if (config->replica_num == 0 || config->replica_num > UINT32_MAX) {
+  } else if (config->replica_num == 0 || config->replica_num > UINT32_MAX || !groups_fit ||
+             (config->soft_pin_ttl_ms && !pins_softly)) {
     code = store::StoreCode::kInvalidParams;
   }
   options.replicas = static_cast<std::uint32_t>(config->replica_num);
   if (!config->preferred_segment.empty()) options.preferred_segments.push_back(config->preferred_segment);
   options.preferred_segments.insert(options.preferred_segments.end(), config->preferred_segments.begin(),
                                     config->preferred_segments.end());
-  options.soft_pin = config->soft_pin_action == SoftPinAction::kEnable;
+  options.soft_pin = pins_softly;
   options.hard_pin = config->with_hard_pin;
 }
 

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -50,8 +51,8 @@ struct ReplicateConfig {
 
 // A put's options. `code` other than kOk: the store can't do what `config` asks, and that is the answer.
 struct Keep {
-  // `config` may be null: all defaults.
-  Keep(const ReplicateConfig* config, bool replace);
+  // For so many keys. `config` may be null: all defaults.
+  Keep(const ReplicateConfig* config, bool replace, std::size_t keys = 1);
   store::StoreCode code = store::StoreCode::kOk;
   store::PutOptions options;
 };

@@ -103,7 +103,7 @@ void bind_put(StoreClass& store, bool replace, const PutNames& names) {
       .def(
           names.batch,
           [replace](Self self, const KeyList& keys, const BufferList& values, Config keep) {
-            return self.put_batch(keys, values, {keep, replace});
+            return self.put_batch(keys, values, {keep, replace, nb::len(keys)});
           },
           "keys"_a, "values"_a, config,
           doc("Stores a value for each key, and answers once for all: 0, or the first code.").c_str())
@@ -116,7 +116,7 @@ void bind_put(StoreClass& store, bool replace, const PutNames& names) {
       .def(
           names.batch_from,
           [replace](Self self, const KeyList& keys, const NumberList& addresses, const NumberList& sizes, Config keep) {
-            return self.batch_put_from(keys, addresses, sizes, {keep, replace});
+            return self.batch_put_from(keys, addresses, sizes, {keep, replace, nb::len(keys)});
           },
           "keys"_a, "buffer_ptrs"_a, "sizes"_a, config,
           doc("Stores a copy of the bytes at an address for each key; an answer each.").c_str());
@@ -132,7 +132,7 @@ void bind_puts(StoreClass& store) {
   store.def(
       "batch_put_from_multi_buffers",
       [](Self self, const KeyList& keys, const NumberLists& addresses, const NumberLists& sizes, Config keep) {
-        return self.batch_put_from_pieces(keys, addresses, sizes, {keep, false});
+        return self.batch_put_from_pieces(keys, addresses, sizes, {keep, false, nb::len(keys)});
       },
       "keys"_a, "all_buffer_ptrs"_a, "all_sizes"_a, "config"_a.none() = nb::none(),
       "Stores the bytes at several addresses, joined, for each key; an answer each. A key that has a value keeps it; "
@@ -209,6 +209,7 @@ void bind_store(nb::module_& module) {
   bind_puts(store);
   bind_gets(store);
   bind_keys(store);
+  bind_sessions(store);
 }
 
 }  // namespace nmc::python

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "interpreter_lock.h"
+#include "store_call.h"
 
 namespace nmc::python {
 namespace {
@@ -22,11 +23,6 @@ using Part = std::span<const std::byte>;
 
 constexpr Outcome kNotSetUp = outcome_of(StoreCode::kInvalidParams);
 constexpr Outcome kMalformed = outcome_of(StoreCode::kInvalidParams);
-// What takes no message is done with the interpreter lock held when it is as short as this, some 10 us. Giving the lock
-// up costs more than it gains: whoever takes it lets this thread wait for longer than the work would have taken.
-constexpr std::size_t kBytesWithLockMax = 64 << 10;
-constexpr std::size_t kKeysWithLockMax = 128;
-
 std::vector<Outcome> outcomes_for(std::size_t count, Outcome outcome = kNotSetUp) {
   return std::vector<Outcome>(count, outcome);
 }
@@ -118,62 +114,24 @@ struct KeyRanges {
 
 }  // namespace
 
-// One call of the API in flight: close() waits until it is gone.
-class StoreObject::Call {
- public:
-  explicit Call(const StoreObject& object) : session_(object.session_.get()) {
-    if (session_ == nullptr) return;
-    if (session_->usable()) {
-      session_->begin_call();
-    } else {
-      session_ = nullptr;
+std::vector<nb::bytes> StoreObject::Call::receive(std::span<const std::string_view> keys) const {
+  std::vector<nb::bytes> received(keys.size(), no_bytes());
+  std::vector<Outcome> outcomes = outcomes_for(keys.size());
+  const auto place = [&](std::size_t i, std::uint64_t bytes) -> Result<std::span<std::byte>> {
+    const Locked locked;
+    try {
+      received[i] = new_bytes(bytes);
+    } catch (nb::python_error&) {
+      return resource_exhausted("no memory for an object of {} bytes", bytes);
     }
+    return std::span(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(received[i].ptr())), bytes);
+  };
+  run([&](Client& client) { client.fetch(keys, place, outcomes); });
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (outcomes[i] <= 0) received[i] = no_bytes();
   }
-  ~Call() {
-    if (session_ != nullptr) session_->end_call();
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-
-  explicit operator bool() const { return session_ != nullptr; }
-  bool reads_in_place() const { return session_->reads_in_place(); }
-  // Without the interpreter lock.
-  template <typename Work>
-  auto run(Work&& work) const {
-    const Unlocked unlocked;
-    return work(session_->client());
-  }
-  // exists() or read() of so many keys and bytes at most: with the lock, if that is short.
-  template <typename Work>
-  auto read(std::size_t keys, std::uint64_t bytes, Work&& work) const {
-    if (reads_in_place() && keys <= kKeysWithLockMax && bytes <= kBytesWithLockMax) {
-      return work(session_->client());
-    }
-    return run(std::forward<Work>(work));
-  }
-  // What comes over the network, each into an object of its own; empty where there is nothing.
-  std::vector<nb::bytes> receive(std::span<const std::string_view> keys) const {
-    std::vector<nb::bytes> received(keys.size(), no_bytes());
-    std::vector<Outcome> outcomes = outcomes_for(keys.size());
-    const auto place = [&](std::size_t i, std::uint64_t bytes) -> Result<std::span<std::byte>> {
-      const Locked locked;
-      try {
-        received[i] = new_bytes(bytes);
-      } catch (nb::python_error&) {
-        return resource_exhausted("no memory for an object of {} bytes", bytes);
-      }
-      return std::span(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(received[i].ptr())), bytes);
-    };
-    run([&](Client& client) { client.fetch(keys, place, outcomes); });
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      if (outcomes[i] <= 0) received[i] = no_bytes();
-    }
-    return received;
-  }
-
- private:
-  Session* session_;
-};
+  return received;
+}
 
 // ---- Life ---------------------------------------------------------------------------------------------------------
 
@@ -204,6 +162,8 @@ Outcome StoreObject::close() {
     const Locked locked;
     session = std::move(session_);
     registered_.clear();
+    open_gets_.clear();
+    open_puts_.clear();
   }
   if (session && session->usable()) session->wait_idle();
   return outcome_of(StoreCode::kOk);

@@ -8,18 +8,21 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "arguments.h"
 #include "base/mutex.h"
 #include "buffers.h"
 #include "objects.h"
 #include "session.h"
+#include "staged_put.h"
 #include "store/client.h"
 
 namespace nmc::python {
@@ -72,6 +75,17 @@ class StoreObject {
   DescriptorList replicas(std::string_view key);
   DescriptorsByKey batch_replicas(const KeyList& keys);
 
+  // Gets and puts spread over several calls.
+  IntList start_gets(const KeyList& keys);
+  IntList read_gets(const KeyList& keys, const NumberLists& addresses, const NumberLists& sizes,
+                    const NumberLists& from_offsets);
+  store::Outcome end_gets(const KeyList& keys);
+  IntList start_puts(const KeyList& keys, const NumberList& sizes, const Keep& keep);
+  IntList write_puts(const KeyList& keys, const NumberLists& addresses, const NumberLists& sizes,
+                     const NumberLists& to_offsets);
+  IntList end_puts(const KeyList& keys);
+  IntList revoke_puts(const KeyList& keys);
+
   store::Outcome register_buffer(std::uint64_t address, std::uint64_t size);
   store::Outcome unregister_buffer(std::uint64_t address);
   std::string hostname();
@@ -79,17 +93,21 @@ class StoreObject {
   store::ClientCounters counters();
 
  private:
-  class Call;
+  class Call;  // store_call.h
 
   store::Outcome put_one(std::string_view key, std::span<const std::span<const std::byte>> parts, const Keep& keep);
   void put_all(std::span<const store::Client::Put> puts, const Keep& keep, std::span<store::Outcome> outcomes);
+  std::vector<std::shared_ptr<StagedPut>> open_puts(const Keys& names) const;  // null where none is open
 
   // Held over set-up and close, one after another; never taken with the interpreter lock held.
   Mutex lifecycle_;
   std::shared_ptr<Session> session_;
   std::map<std::uint64_t, std::uint64_t> registered_;  // address, size
+  std::map<std::string, std::shared_ptr<BufferHandle>, std::less<>> open_gets_;  // by key
+  std::map<std::string, std::shared_ptr<StagedPut>, std::less<>> open_puts_;
 };
 
 void bind_store(nb::module_& module);
+void bind_sessions(nb::class_<StoreObject>& store);  // of bind_store
 
 }  // namespace nmc::python

@@ -32,6 +32,13 @@ ANSWERS = {
     "s.get_into_ranges([P], [['k', 'l']], [[[0, 4], [8]]], [[[0, 0], [0]]], [[[4, 4], [4]]])": [
         [[INVALID] * 2, [INVALID]]
     ],
+    "s.batch_get_session_start(['k', 'l'])": [INVALID, INVALID],
+    "s.batch_get_into_multi_buffer_ranges(['k', 'l'], [[P], [P]], [[4], [4]], [[0], [0]])": [INVALID, INVALID],
+    "s.batch_get_session_end(['k', 'l'])": INVALID,
+    "s.batch_put_session_start(['k', 'l'], [16, 16])": [INVALID, INVALID],
+    "s.batch_put_from_multi_buffer_ranges(['k', 'l'], [[P], [P]], [[4], [4]], [[0], [0]])": [INVALID, INVALID],
+    "s.batch_put_session_end(['k', 'l'])": [INVALID, INVALID],
+    "s.batch_put_session_revoke(['k', 'l'])": [INVALID, INVALID],
     "s.is_exist('k')": INVALID,
     "s.batch_is_exist(['k', 'l'])": [INVALID, INVALID],
     "s.get_size('k')": INVALID,
@@ -85,6 +92,9 @@ def test_every_public_call_is_in_the_table():
         (lambda s, p: s.batch_upsert_from(["x"], [], []), [INVALID]),
         (lambda s, p: s.batch_put_from_multi_buffers(["x", "y"], [[p]], [[16]]), [INVALID, INVALID]),
         (lambda s, p: s.batch_get_into_multi_buffers(["a", "b"], [[p], [p]], [[16]]), [INVALID, INVALID]),
+        (lambda s, p: s.batch_put_session_start(["x", "y"], [16]), [INVALID, INVALID]),
+        (lambda s, p: s.batch_get_into_multi_buffer_ranges(["a", "b"], [[p]], [[16]], [[0]]), [INVALID, INVALID]),
+        (lambda s, p: s.batch_put_from_multi_buffer_ranges(["x", "y"], [[p], [p]], [[16], [16]], [[0]]), [INVALID] * 2),
         (lambda s, p: s.put_batch(["x", "y"], [b"v"]), INVALID),
         (lambda s, p: s.get_into_ranges([p], [["a"], ["b"]], [[[0]]], [[[0]]], [[[1]]]), [[[INVALID]]]),
         (lambda s, p: s.get_into_ranges([p], [["a"]], [[[0]]], [[[0, 1]]], [[[1, 1]]]), [[[INVALID, INVALID]]]),
