@@ -48,14 +48,14 @@ def free_port():
 class Master:
     """A running mooncake_master, ready when it says so."""
 
-    def __init__(self, program, *flags):
+    def __init__(self, program, *flags, lease_ms=LEASE_MS):
         self.port, self.metrics_port = free_port(), free_port()
         self.address = f"{HOST}:{self.port}"
         self.command = [
             str(program),
             f"--rpc_port={self.port}",
             f"--metrics_port={self.metrics_port}",
-            f"--default_kv_lease_ttl={LEASE_MS}",
+            f"--default_kv_lease_ttl={lease_ms}",
             *flags,
         ]
         self.start()
@@ -96,8 +96,8 @@ def start_master(bin_dir):
     """Starts a mooncake_master with more flags; what still runs at the end is stopped, and must stop in order."""
     started = []
 
-    def start(*flags):
-        started.append(Master(bin_dir / "mooncake_master", *flags))
+    def start(*flags, **more):
+        started.append(Master(bin_dir / "mooncake_master", *flags, **more))
         return started[-1]
 
     yield start
