@@ -146,7 +146,9 @@ Outcome StoreObject::connect(store::ClientOptions options) {
   Result<std::unique_ptr<Client>> client = Client::connect(std::move(options));
   if (!client) {
     log_error("mooncake: setup: {}", client.error().message);
-    return outcome_of(store::store_code_for(client.error()));
+    const StoreCode code = store::store_code_for(client.error());
+    // What isn't found here is a host or a socket, no object.
+    return outcome_of(code == StoreCode::kObjectNotFound ? StoreCode::kRpcFail : code);
   }
   auto session = std::make_shared<Session>(std::move(*client));
   const Locked locked;

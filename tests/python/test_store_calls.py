@@ -6,7 +6,7 @@ import pytest
 from conftest import HOST, LEASE_MS, MIB, Memory, eventually, pattern
 from mooncake.store import ObjectDataType, ReplicaStatus, ReplicateConfig, SoftPinAction
 
-NO_HANDLE, INVALID, NOT_FOUND, HAS_LEASE, NOT_SUPPORTED = -200, -600, -704, -706, -1012
+NO_HANDLE, INVALID_KEY, INVALID, NOT_FOUND, HAS_LEASE, NOT_SUPPORTED = -200, -400, -600, -704, -706, -1012
 
 
 def is_list_of_int(answer):
@@ -291,17 +291,21 @@ def test_bytes_are_keys_too(store):
     assert store.get_batch(["größe".encode(), b"\xff\x00raw"]) == [b"2", b"1"]
 
 
-@pytest.mark.parametrize("key", ["", "k" * 4097, "k" * 65536], ids=["empty", "4 KiB + 1", "64 KiB"])
-def test_a_key_that_is_none_is_refused(store, memory, key):
-    assert store.put(key, b"v") < 0
-    assert store.upsert(key, b"v") < 0
-    assert store.get(key) == b""
-    assert store.get_buffer(key) is None
-    assert store.is_exist(key) <= 0
-    assert store.get_size(key) < 0
-    assert store.get_into(key, memory.ptr, 10) < 0
-    assert store.remove(key) < 0
-    assert store.put("", b"v") == INVALID
+@pytest.mark.parametrize(
+    "key, code",
+    [("", INVALID), ("k" * 4097, INVALID_KEY), ("k" * 65536, INVALID_KEY), (b"\xff" * 65536, INVALID_KEY)],
+    ids=["empty", "4 KiB + 1", "64 KiB", "64 KiB, not UTF-8"],
+)
+def test_a_key_that_is_none_is_refused_by_every_call(store, memory, key, code):
+    p = memory.ptr
+    assert (store.put(key, b"v"), store.upsert(key, b"v"), store.put_from(key, p, 1)) == (code, code, code)
+    assert store.batch_put_from(["good", key], [p, p], [1, 1]) == [0, code]
+    assert store.batch_put_session_start([key], [1]) == [code]
+    assert (store.get(key), store.get_buffer(key)) == (b"", None)
+    assert store.batch_is_exist(["good", key]) == [1, code]
+    assert (store.is_exist(key), store.get_size(key), store.get_into(key, p, 10)) == (code, code, code)
+    assert store.batch_get_session_start([key]) == [code]
+    assert (store.remove(key), store.batch_remove([key])) == (code, [code])
 
 
 # ---- Removal -------------------------------------------------------------------------------------------------------
@@ -368,6 +372,19 @@ def test_what_no_segment_holds_is_refused_before_anything_goes(store):
     assert store.put("big", Memory(65 * MIB).map) == NO_HANDLE
     assert store.put_from("big", 1 << 32, 1 << 40) == NO_HANDLE
     assert store.batch_is_exist(["big", "other"]) == [0, 1]
+
+
+@pytest.mark.parametrize("size", [1 << 31, (1 << 32) + 1])
+def test_sizes_beyond_32_bits_are_refused_without_a_touch(store, size):
+    """A size that is cut to 32 bits somewhere would be 1 here, or less than 0. Nothing is mapped where the bytes are."""
+    store.put("other", b"stays")
+    nowhere, one = 1 << 40, Memory(1)
+    assert store.put_from("big", nowhere, size) == NO_HANDLE
+    assert store.upsert_from("other", nowhere, size) == NO_HANDLE
+    assert store.batch_put_from(["big", "small"], [nowhere, one.ptr], [size, 1]) == [NO_HANDLE, 0]
+    assert store.batch_put_from_multi_buffers(["big"], [[nowhere, nowhere]], [[size, 1]]) == [NO_HANDLE]
+    assert store.batch_is_exist(["big", "other", "small"]) == [0, 1, 1]
+    assert store.get("other") == b"stays"
 
 
 def test_a_full_store_evicts_and_never_fails(store):
