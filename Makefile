@@ -12,6 +12,9 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 FUZZ_SECONDS ?= 60
 SOAK_RUNS ?= 20
+# Of test-peers: a venv with the peers in it, a folder of scripts that drive them, a checkout of Mooncake.
+PEERS_ENV ?=
+CLIENTS ?=
 REFERENCE ?=
 
 # $(call build,PRESET,TARGETS...): no target means all of them.
@@ -77,9 +80,10 @@ soak: setup-dev  ## Unit tests SOAK_RUNS (20) times over, long forms of the stor
 	@NMC_SOAK=1 NMC_BIN_DIR=$(CURDIR)/$(BIN) $(PYTEST) -rs tests/test_store_*.py
 	@$(MAKE) fuzz
 
-test-peers: setup  ## Comparisons with other implementations; REFERENCE=DIR is a venv that has them
+test-peers: wheel  ## Other programs against our wheel: PEERS_ENV=DIR CLIENTS=DIR REFERENCE=DIR, what lacks is skipped
 	@$(call build,release)
-	@NMC_BIN_DIR=$(CURDIR)/$(BIN) NMC_REFERENCE="$(REFERENCE)" $(PYTEST) -rs tests/peers
+	@NMC_BIN_DIR=$(CURDIR)/$(BIN) .venv/bin/python tests/peers/run_peers.py --wheel "$$(ls -t build/dist/*.whl | head -1)" \
+	  --env "$(PEERS_ENV)" --clients "$(CLIENTS)" --reference "$(REFERENCE)"
 
 clean:  ## Removes build/; .venv and what the programs wrote stay
 	@rm -rf build

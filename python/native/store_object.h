@@ -102,7 +102,7 @@ class StoreObject {
   // Held over set-up and close, one after another; never taken with the interpreter lock held.
   Mutex lifecycle_;
   std::shared_ptr<Session> session_;
-  std::map<std::uint64_t, std::uint64_t> registered_;  // address, size
+  std::map<std::uint64_t, std::uint64_t> registered_;                            // address, size
   std::map<std::string, std::shared_ptr<BufferHandle>, std::less<>> open_gets_;  // by key
   std::map<std::string, std::shared_ptr<StagedPut>, std::less<>> open_puts_;
 };

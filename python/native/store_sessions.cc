@@ -1,7 +1,7 @@
 // Gets and puts that callers spread over several calls, layer by layer: batch_get_session_* and batch_put_session_*.
 //
-// An open get pins its object, so its bytes stay whatever becomes of the key. An open put is memory of this process that
-// is stored when it ends.
+// An open get pins its object, so its bytes stay whatever becomes of the key. An open put is memory of this process
+// that is stored when it ends.
 #include <nanobind/nanobind.h>
 
 #include <cstring>
@@ -220,11 +220,13 @@ void bind_sessions(nb::class_<StoreObject>& store) {
   using namespace nb::literals;  // "name"_a is how nanobind names arguments
   store
       .def("batch_get_session_start", &StoreObject::start_gets, "keys"_a,
-           "Begins a get of each object that takes several calls; 0, or -704 for a miss. Its bytes stay as they are until "
+           "Begins a get of each object that takes several calls; 0, or -704 for a miss. Its bytes stay as they are "
+           "until "
            "the end, whatever becomes of the key, so end it. A second start of a key is a new one.")
       .def("batch_get_into_multi_buffer_ranges", &StoreObject::read_gets, "keys"_a, "all_buffer_ptrs"_a, "all_sizes"_a,
            "all_src_offsets"_a,
-           "Copies ranges of each object whose get is open to addresses; the sum of its sizes, or -600 when the get isn't "
+           "Copies ranges of each object whose get is open to addresses; the sum of its sizes, or -600 when the get "
+           "isn't "
            "open or a range lies beyond the object's end.")
       .def("batch_get_session_end", &StoreObject::end_gets, "keys"_a, "Ends gets. 0, also for those that aren't open.")
       .def(
@@ -233,15 +235,18 @@ void bind_sessions(nb::class_<StoreObject>& store) {
             return self.start_puts(keys, sizes, {config, false, nb::len(keys)});
           },
           "keys"_a, "sizes"_a, "config"_a.none() = nb::none(),
-          "Begins a put of each key that takes several calls; 0, -705 when the key has a value, -600 when its put is open "
+          "Begins a put of each key that takes several calls; 0, -705 when the key has a value, -600 when its put is "
+          "open "
           "already. The bytes are kept in this process until the end, which stores them.")
       .def("batch_put_from_multi_buffer_ranges", &StoreObject::write_puts, "keys"_a, "all_buffer_ptrs"_a, "all_sizes"_a,
            "all_dst_offsets"_a,
-           "Copies bytes at addresses to places of each object whose put is open; the sum of its sizes, or -600 when the "
+           "Copies bytes at addresses to places of each object whose put is open; the sum of its sizes, or -600 when "
+           "the "
            "put isn't open or a place lies beyond its end.")
-      .def("batch_put_session_end", &StoreObject::end_puts, "keys"_a,
-           "Stores each object whose put is open; 0, or a code as of put, after which the put is still open. Bytes that "
-           "were never written are 0. A key that has a value by now keeps it; that is 0 too.")
+      .def(
+          "batch_put_session_end", &StoreObject::end_puts, "keys"_a,
+          "Stores each object whose put is open; 0, or a code as of put, after which the put is still open. Bytes that "
+          "were never written are 0. A key that has a value by now keeps it; that is 0 too.")
       .def("batch_put_session_revoke", &StoreObject::revoke_puts, "keys"_a,
            "Gives up each put; 0, or -600 when it isn't open.");
 }

@@ -1,20 +1,23 @@
 """Comparisons with other implementations. They are no part of `make test`: they need packages that are large or not
-free to install everywhere. REFERENCE=DIR of `make test-peers` names a Python environment that has them; what it lacks
+free to install everywhere. PEERS_ENV=DIR of `make test-peers` names a Python environment that has them; what it lacks
 is skipped by name."""
 
-import os
 import pathlib
 import subprocess
 
 import pytest
 
 
+def pytest_addoption(parser):
+    parser.addoption("--peers-env", default="", help="Python environment that has the other implementations")
+
+
 @pytest.fixture(scope="session")
-def reference_python():
+def reference_python(request):
     """Runs code in the reference environment; skips, naming the module, where that isn't there."""
-    folder = os.environ.get("NMC_REFERENCE", "")
+    folder = request.config.getoption("--peers-env")
     if not folder:
-        pytest.skip("no reference environment; make test-peers REFERENCE=DIR of a venv that has the peers")
+        pytest.skip("no reference environment; make test-peers PEERS_ENV=DIR of a venv that has the peers")
     python = pathlib.Path(folder) / "bin" / "python"
     if not python.is_file():
         pytest.skip(f"no Python at {python}")

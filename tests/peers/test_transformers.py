@@ -1,4 +1,4 @@
-"""Logits of random Llama-shaped checkpoints against Hugging Face transformers, where REFERENCE has it."""
+"""Logits of random Llama-shaped checkpoints against Hugging Face transformers, where PEERS_ENV has it."""
 
 import numpy as np
 import pytest

@@ -376,7 +376,7 @@ def test_what_no_segment_holds_is_refused_before_anything_goes(store):
 
 @pytest.mark.parametrize("size", [1 << 31, (1 << 32) + 1])
 def test_sizes_beyond_32_bits_are_refused_without_a_touch(store, size):
-    """A size that is cut to 32 bits somewhere would be 1 here, or less than 0. Nothing is mapped where the bytes are."""
+    """A size cut to 32 bits somewhere would be 1 here, or less than 0. Nothing is mapped where the bytes are."""
     store.put("other", b"stays")
     nowhere, one = 1 << 40, Memory(1)
     assert store.put_from("big", nowhere, size) == NO_HANDLE

@@ -25,7 +25,8 @@ def test_a_put_session_shows_its_object_when_it_ends(store, memory):
     memory.fill(data)
     keys, p = ["a", "b"], memory.ptr
     assert store.batch_put_session_start(keys, [8192, 100]) == [0, 0]
-    wrote = store.batch_put_from_multi_buffer_ranges(keys, [[p + 4096, p], [p]], [[4096, 1000], [60]], [[4096, 0], [40]])
+    places = [[p + 4096, p], [p]], [[4096, 1000], [60]], [[4096, 0], [40]]
+    wrote = store.batch_put_from_multi_buffer_ranges(keys, *places)
     assert wrote == [5096, 60]
     assert store.batch_is_exist(keys) == [0, 0]
     assert store.batch_put_from_multi_buffer_ranges(["a"], [[p + 1000]], [[3096]], [[1000]]) == [3096]
