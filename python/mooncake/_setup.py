@@ -126,6 +126,7 @@ def setup(
         "segment_bytes": operator.index(global_segment_size),
         "token": token,
         "tls_ca": os.environ.get("NANO_MOONCAKE_TLS_CA", ""),
+        "takes_values": operator.index(local_buffer_size) > 0,
         "shared_memory": os.environ.get("NANO_MOONCAKE_STORE_TRANSPORT", "").lower() != "tcp",
     }
 

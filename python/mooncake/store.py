@@ -87,7 +87,8 @@ class MooncakeDistributedStore(_store.Store):
         `master_server_addr` (or `master_server_address`) is "host:port", "host" with the default port 50051, or
         "unix:PATH". `protocol` "tcp" means: no RDMA; on the master's host it is shared memory all the same.
         `metadata_server` is "P2PHANDSHAKE" or the URL of a server that has to answer; nothing is kept there.
-        `local_buffer_size`, `rdma_devices` (or `device_name`) and `engine` are taken and not needed.
+        With a `local_buffer_size` of 0 it takes no values: `put` and the like answer -600, those that take addresses
+        work. Of any other size, `rdma_devices` (or `device_name`) and `engine` nothing is needed.
 
         A dict has the same names as keys, and values of any type that have a str; sizes may be "512MB" or "4 GB". Only
         `local_hostname` and `metadata_server` are required, and keys it doesn't know are ignored.

@@ -42,7 +42,7 @@ void bind_life(StoreClass& store) {
       .def(
           "_connect",
           [](Self self, std::string server, std::string hostname, std::uint64_t segment_bytes, std::string token,
-             std::string tls_ca, bool shared_memory) {
+             std::string tls_ca, bool takes_values, bool shared_memory) {
             store::ClientOptions options;
             options.server = std::move(server);
             options.hostname = std::move(hostname);
@@ -50,9 +50,9 @@ void bind_life(StoreClass& store) {
             options.token = std::move(token);
             options.tls_ca = std::move(tls_ca);
             options.shared_memory = shared_memory;
-            return self.connect(std::move(options));
+            return self.connect(std::move(options), takes_values);
           },
-          "server"_a, "hostname"_a, "segment_bytes"_a, "token"_a, "tls_ca"_a, "shared_memory"_a,
+          "server"_a, "hostname"_a, "segment_bytes"_a, "token"_a, "tls_ca"_a, "takes_values"_a, "shared_memory"_a,
           "0, also when connected already; or a code, with the reason on standard error.")
       .def("close", &StoreObject::close,
            "Waits for calls in flight and gives this client's segment back. Always 0, and harmless a second time. "

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -95,11 +96,12 @@ struct KeyRanges {
   std::vector<bool> good;
   std::vector<Outcome> outcomes;
 
-  KeyRanges(std::string_view name, std::uint64_t address, std::span<const std::uint64_t> to,
+  // `room`: bytes that may be written from `address` on.
+  KeyRanges(std::string_view name, std::uint64_t address, std::uint64_t room, std::span<const std::uint64_t> to,
             std::span<const std::uint64_t> from, std::span<const std::uint64_t> sizes)
       : key(name), outcomes(sizes.size(), kNotSetUp) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      const bool fits = address != 0 && to[i] <= UINT64_MAX - address;
+      const bool fits = address != 0 && to[i] <= room && sizes[i] <= room - to[i];
       ranges.push_back({from[i], fits ? memory_at(address + to[i], sizes[i]) : std::span<std::byte>()});
       good.push_back(fits && ranges.back().to.size() == sizes[i]);
     }
@@ -135,7 +137,7 @@ std::vector<nb::bytes> StoreObject::Call::receive(std::span<const std::string_vi
 
 // ---- Life ---------------------------------------------------------------------------------------------------------
 
-Outcome StoreObject::connect(store::ClientOptions options) {
+Outcome StoreObject::connect(store::ClientOptions options, bool takes_values) {
   const Unlocked unlocked;
   const MutexLock lock(lifecycle_);
   {
@@ -153,6 +155,7 @@ Outcome StoreObject::connect(store::ClientOptions options) {
   auto session = std::make_shared<Session>(std::move(*client));
   const Locked locked;
   session_ = std::move(session);
+  takes_values_ = takes_values;
   return outcome_of(StoreCode::kOk);
 }
 
@@ -172,6 +175,14 @@ Outcome StoreObject::close() {
 }
 
 // ---- Putting ------------------------------------------------------------------------------------------------------
+
+bool StoreObject::refuses_values() {
+  if (takes_values_ || session_ == nullptr) return false;
+  if (!std::exchange(told_, true))
+    log_error(
+        "mooncake: put: local_buffer_size was 0 at setup, so values aren't taken; give it a size, or use put_from");
+  return true;
+}
 
 Outcome StoreObject::put_one(std::string_view key, std::span<const Part> parts, const Keep& keep) {
   const Client::Put put{key, parts};
@@ -193,20 +204,20 @@ void StoreObject::put_all(std::span<const Client::Put> puts, const Keep& keep, s
 Outcome StoreObject::put(std::string_view key, const BufferObject& value, const Keep& keep) {
   const Buffer buffer(value);
   const Part part = buffer.bytes();
-  return put_one(key, {&part, 1}, keep);
+  return refuses_values() ? kMalformed : put_one(key, {&part, 1}, keep);
 }
 
 Outcome StoreObject::put_parts(std::string_view key, const nb::args& parts, const Keep& keep) {
   std::deque<Buffer> buffers;
   std::vector<Part> spans;
   for (const nb::handle part : parts) spans.push_back(buffers.emplace_back(part).bytes());
-  return put_one(key, spans, keep);
+  return refuses_values() ? kMalformed : put_one(key, spans, keep);
 }
 
 Outcome StoreObject::put_batch(const KeyList& keys, const BufferList& values, const Keep& keep) {
   const Keys names(keys);
   const Items objects(values, "values");
-  if (objects.size() != names.size()) return kMalformed;
+  if (objects.size() != names.size() || refuses_values()) return kMalformed;
   std::deque<Buffer> buffers;
   std::vector<Part> parts;
   for (std::size_t i = 0; i < names.size(); ++i) parts.push_back(buffers.emplace_back(objects[i]).bytes());
@@ -374,18 +385,21 @@ RangesAnswer StoreObject::get_into_ranges(const NumberList& addresses, const Key
       buffer_fits = names.back().size() == count && to->size() == count && from->size() == count;
     }
     for (std::size_t i = 0; i < count; ++i) {
-      const std::vector<std::uint64_t> lengths = load_numbers(size_list[i], "all_sizes");
-      std::vector<std::uint64_t> to_numbers, from_numbers;
+      std::vector<std::uint64_t> lengths = load_numbers(size_list[i], "all_sizes"), to_numbers, from_numbers;
       if (buffer_fits) {
         to_numbers = load_numbers((*to)[i], "all_dst_offsets");
         from_numbers = load_numbers((*from)[i], "all_src_offsets");
       }
       const bool key_fits = to_numbers.size() == lengths.size() && from_numbers.size() == lengths.size();
-      to_numbers.resize(lengths.size());
-      from_numbers.resize(lengths.size());
+      // As many answers as the longest of the lists asks for.
+      const std::size_t ranges = std::max({lengths.size(), to_numbers.size(), from_numbers.size()});
+      lengths.resize(ranges);
+      to_numbers.resize(ranges);
+      from_numbers.resize(ranges);
       // Without an address none of the ranges is good.
-      of_keys.emplace_back(buffer_fits ? names.back()[i] : std::string_view(), key_fits && fits ? starts[buffer] : 0,
-                           to_numbers, from_numbers, lengths);
+      const std::uint64_t start = key_fits && fits ? starts[buffer] : 0;
+      of_keys.emplace_back(buffer_fits ? names.back()[i] : std::string_view(), start, room_at(start), to_numbers,
+                           from_numbers, lengths);
     }
   }
 
@@ -478,6 +492,13 @@ Outcome StoreObject::register_buffer(std::uint64_t address, std::uint64_t size) 
 
 Outcome StoreObject::unregister_buffer(std::uint64_t address) {
   return registered_.erase(address) == 1 ? outcome_of(StoreCode::kOk) : kMalformed;
+}
+
+std::uint64_t StoreObject::room_at(std::uint64_t address) const {
+  const auto behind = registered_.upper_bound(address);
+  if (behind == registered_.begin()) return UINT64_MAX - address;
+  const auto [start, bytes] = *std::prev(behind);
+  return address - start < bytes ? bytes - (address - start) : UINT64_MAX - address;
 }
 
 std::string StoreObject::hostname() {

@@ -40,7 +40,9 @@ class StoreObject {
   StoreObject& operator=(const StoreObject&) = delete;
 
   // 0, also when it is connected already; or a code, with the reason in the log.
-  store::Outcome connect(store::ClientOptions options);
+  // Without `takes_values` put(), put_parts() and put_batch() are refused, as callers know it of a client that set no
+  // memory of its own apart.
+  store::Outcome connect(store::ClientOptions options, bool takes_values);
   // Waits for the calls in flight. Always 0.
   store::Outcome close();
 
@@ -96,12 +98,16 @@ class StoreObject {
   class Call;  // store_call.h
 
   store::Outcome put_one(std::string_view key, std::span<const std::span<const std::byte>> parts, const Keep& keep);
+  bool refuses_values();
   void put_all(std::span<const store::Client::Put> puts, const Keep& keep, std::span<store::Outcome> outcomes);
+  // Bytes from an address to the end of the registered buffer that it lies in, or of all memory.
+  std::uint64_t room_at(std::uint64_t address) const;
   std::vector<std::shared_ptr<StagedPut>> open_puts(const Keys& names) const;  // null where none is open
 
   // Held over set-up and close, one after another; never taken with the interpreter lock held.
   Mutex lifecycle_;
   std::shared_ptr<Session> session_;
+  bool takes_values_ = true, told_ = false;
   std::map<std::uint64_t, std::uint64_t> registered_;                            // address, size
   std::map<std::string, std::shared_ptr<BufferHandle>, std::less<>> open_gets_;  // by key
   std::map<std::string, std::shared_ptr<StagedPut>, std::less<>> open_puts_;

@@ -290,8 +290,10 @@ std::uint64_t MasterCore::last_use_locked(std::uint32_t entry) {
 
 bool MasterCore::leased_locked(std::uint32_t entry) {
   if (options_.lease == Nanos{0}) return false;
-  const std::uint64_t used = last_use_locked(entry);
-  return used != 0 && used > ticks_ago_locked(options_.lease);
+  const std::uint64_t used = last_use_locked(entry), lease = TouchClock::ticks_of(options_.lease);
+  // Exactly, so that who waits for the lease's time finds it over.
+  const std::uint64_t now = clock_.exact_ticks();
+  return used != 0 && used + lease > now;
 }
 
 MasterCore::Removal MasterCore::remove(std::string_view key, bool force) {

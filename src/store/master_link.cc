@@ -1,6 +1,7 @@
 #include "store/master_link.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 
 #include "base/entropy.h"
 #include "base/failpoint.h"
@@ -27,8 +28,9 @@ void add_counters(const Channel& channel, ClientCounters::Carrier& unix_socket, 
   carrier.bytes_received += values.payload_bytes_received;
 }
 
-// Part of the name of a client that has no number.
-std::uint64_t random_port() { return 1024 + machine_random() % 64000; }
+// Ports in the names of clients whose callers gave none. Nobody listens there; they tell clients of one host apart, and
+// callers know them from this range.
+constexpr std::uint64_t kPortMin = 12300, kPorts = 2000;
 
 }  // namespace
 
@@ -55,13 +57,21 @@ Result<void> MasterLink::open() {
     if (joined_by != nullptr) give_back(std::move(joined_by));
     return call(Op::kPing, {});
   }
-  // A name that no other client has, unless the caller chose one.
-  if (name_.find(':') == std::string::npos || name_.back() == ']')
-    name_ += ":" + std::to_string(membership() == nullptr ? random_port() : 1024 + membership()->client() % 64000);
-  if (!unix_address_) return stand_for_segment();
-  const Result<void> mounted = mount(*joined_by);
-  give_back(std::move(joined_by));
+  const Result<void> mounted = mount_by_name(joined_by.get());
+  if (joined_by != nullptr) give_back(std::move(joined_by));
   return mounted;
+}
+
+// By a name that no other client has, unless the caller chose one.
+Result<void> MasterLink::mount_by_name(Channel* joined_by) {
+  const bool chosen = options_.hostname.find(':') != std::string::npos && options_.hostname.back() != ']';
+  const std::uint64_t first = membership() == nullptr ? machine_random() : membership()->client();
+  for (std::uint64_t tried = 0;; ++tried) {
+    if (!chosen) name_ = fmt::format("{}:{}", options_.hostname, kPortMin + (first + tried) % kPorts);
+    const Result<void> mounted = joined_by == nullptr ? stand_for_segment() : mount(*joined_by);
+    const bool taken = !mounted && mounted.error().code == ErrorCode::kAlreadyExists;
+    if (!taken || chosen || tried + 1 == kPorts) return mounted;
+  }
 }
 
 // On the same host the master tells its socket's path, and answers there with the same boot id.

@@ -49,6 +49,7 @@ class MasterLink {
   // The connection that it joined by.
   Result<std::unique_ptr<net::Channel>> join_locked() NMC_REQUIRES(join_mutex_);
   Result<void> mount(net::Channel& channel);
+  Result<void> mount_by_name(net::Channel* joined_by);  // nullptr: from another host
   // From another host: a connection that stands for this client, and for the segment that it owns.
   Result<void> stand_for_segment() NMC_EXCLUDES(join_mutex_);
   Result<UniqueFd> fetch_segment(std::uint32_t number);

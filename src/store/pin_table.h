@@ -129,6 +129,9 @@ class TouchClock {
     return static_cast<std::uint64_t>(is_real_ ? coarse_monotonic_ns() : clock_->now().count()) >> kTickShift;
   }
 
+  // The same clock, read exactly: for a span whose end others know by clocks of their own. Never before ticks().
+  std::uint64_t exact_ticks() const { return static_cast<std::uint64_t>(clock_->now().count()) >> kTickShift; }
+
   // A span of time in ticks.
   static std::uint64_t ticks_of(Nanos span) { return static_cast<std::uint64_t>(span.count()) >> kTickShift; }
 

@@ -331,7 +331,7 @@ import gc, sys
 from mooncake.store import MooncakeDistributedStore
 from mooncake.buffer_pool import BufferPool
 s = MooncakeDistributedStore()
-assert s.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 0, "tcp", "", sys.argv[1]) == 0
+assert s.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 16 << 20, "tcp", "", sys.argv[1]) == 0
 p = BufferPool(s, max_bytes=8 << 20)
 l = p.acquire(4096)
 """

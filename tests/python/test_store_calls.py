@@ -215,6 +215,24 @@ def test_ranges_of_objects_go_to_places_in_buffers(store, memory):
     assert target.bytes(5, 1000) == pattern(1000, 2)
 
 
+def test_ranges_stay_within_a_registered_buffer(store, memory):
+    store.put("a", b"1" * 16)
+    p = memory.ptr
+    assert store.register_buffer(p, 32) == 0
+    answer = store.get_into_ranges([p, p + 8], [["a"], ["a"]], [[[0, 29, 28]], [[21, 20]]], [[[0] * 3], [[0] * 2]],
+                                   [[[4, 4, 4]], [[4, 4]]])
+    assert answer == [[[4, INVALID, 4]], [[INVALID, 4]]]
+    assert memory.bytes(32, 8) == bytes(8)
+    assert store.unregister_buffer(p) == 0
+    assert store.get_into_ranges([p], [["a"]], [[[29]]], [[[0]]], [[[4]]]) == [[[4]]]
+
+
+def test_ranges_whose_lists_differ_are_refused_as_many_as_asked(store, memory):
+    store.put_batch(["a", "b"], [b"1" * 16, b"2" * 16])
+    answer = store.get_into_ranges([memory.ptr], [["a", "b"]], [[[0], []]], [[[0, 1], []]], [[[], []]])
+    assert answer == [[[INVALID, INVALID], []]]
+
+
 def test_numpy_integers_are_addresses_and_sizes(store, memory):
     numpy = pytest.importorskip("numpy")
     memory.fill(b"abc")

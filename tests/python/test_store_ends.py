@@ -14,7 +14,7 @@ from mooncake.store import MooncakeDistributedStore
 from mooncake.buffer_pool import BufferPool
 def opened(segment=16 << 20):
     s = MooncakeDistributedStore()
-    assert s.setup("127.0.0.1", "P2PHANDSHAKE", segment, 0, "tcp", "", sys.argv[1]) == 0
+    assert s.setup("127.0.0.1", "P2PHANDSHAKE", segment, 16 << 20, "tcp", "", sys.argv[1]) == 0
     return s
 """
 
@@ -92,7 +92,7 @@ def test_a_failing_setup_costs_one_line_and_nothing_else():
     code = """
 for _ in range(3):
     s = MooncakeDistributedStore()
-    assert s.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 0, "tcp", "", sys.argv[1]) == -900
+    assert s.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 16 << 20, "tcp", "", sys.argv[1]) == -900
     assert (s.get("k"), s.put("k", b"v"), s.health_check()) == (b"", -600, 1)
 """
     address = f"{HOST}:{free_port()}"
@@ -155,8 +155,9 @@ if pid == 0:
     del handle
     gc.collect()
     own = MooncakeDistributedStore()
-    ok = ok and own.setup("127.0.0.1", "P2PHANDSHAKE", 0, 0, "tcp", "", sys.argv[1]) == 0 and own.get("key") == b"value"
-    ok = ok and s.setup("127.0.0.1", "P2PHANDSHAKE", 0, 0, "tcp", "", sys.argv[1]) == 0 and s.get("key") == b"value"
+    arguments = "127.0.0.1", "P2PHANDSHAKE", 0, 16 << 20, "tcp", "", sys.argv[1]
+    ok = ok and own.setup(*arguments) == 0 and own.get("key") == b"value"
+    ok = ok and s.setup(*arguments) == 0 and s.get("key") == b"value"
     ok = ok and s.close() == 0 and own.close() == 0
     sys.exit(0 if ok else 7)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
@@ -183,7 +184,7 @@ FORK_ENDS = {
 @pytest.mark.parametrize("ending", FORK_ENDS.values(), ids=FORK_ENDS)
 def test_a_forked_child_takes_nothing_of_its_parents_with_it(master, ending):
     other = MooncakeDistributedStore()
-    assert other.setup(HOST, "P2PHANDSHAKE", 0, 0, "tcp", "", master.address) == 0
+    assert other.setup(HOST, "P2PHANDSHAKE", 0, 16 * MIB, "tcp", "", master.address) == 0
     code = f"""
 s = opened()
 assert s.put("parents", b"v" * (1 << 20)) == 0

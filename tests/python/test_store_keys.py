@@ -46,6 +46,19 @@ def test_removal_of_what_was_read_is_refused_at_once_and_forced_at_once(store):
     assert store.get("key") == b"again"
 
 
+def test_a_lease_ends_on_time(start_master, open_store):
+    """Who waits for the time that the master was told can remove then, at the first try."""
+    store = open_store(address=start_master(lease_ms=200).address)
+    for i in range(20):
+        assert store.put("key", bytes([i])) == 0
+        assert store.get("key") == bytes([i])
+        assert store.put("key", b"later") == 0
+        over = time.monotonic() + 0.2
+        while (left := over - time.monotonic()) > 0:
+            threading.Event().wait(left)
+        assert store.remove("key") == 0
+
+
 def test_the_first_put_of_a_key_stays(store, memory):
     memory.fill(b"third")
     assert store.put("key", b"first") == 0

@@ -210,8 +210,8 @@ def test_a_key_list_of_another_kind_of_sequence_works(store):
 def test_store_can_be_closed_and_set_up_again(master):
     store = MooncakeDistributedStore()
     for _ in range(3):
-        assert store.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 0, "tcp", "", master.address) == 0
-        assert store.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 0, "tcp", "", master.address) == 0
+        assert store.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 16 * MIB, "tcp", "", master.address) == 0
+        assert store.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 16 * MIB, "tcp", "", master.address) == 0
         assert store.put("key", b"value") == 0
         assert store.get("key") == b"value"
         assert store.close() == 0
@@ -221,12 +221,12 @@ def test_store_can_be_closed_and_set_up_again(master):
 
 def test_handles_outlive_close_and_the_store(master):
     store = MooncakeDistributedStore()
-    assert store.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 0, "tcp", "", master.address) == 0
+    assert store.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 16 * MIB, "tcp", "", master.address) == 0
     store.put_batch(["a", "b"], [pattern(MIB, 1), pattern(100, 2)])
     handles = store.batch_get_buffer(["a", "b"])
     view = memoryview(handles[0])
     assert store.close() == 0
-    assert store.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 0, "tcp", "", master.address) == 0
+    assert store.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 16 * MIB, "tcp", "", master.address) == 0
     assert store.put("c", pattern(8 * MIB)) == 0
     assert store.close() == 0
     del store
@@ -251,6 +251,6 @@ def test_host_memory_is_given_and_taken_back():
 def test_registered_memory_is_forgotten_at_close(master, memory):
     store = MooncakeDistributedStore()
     for _ in range(2):
-        assert store.setup(HOST, "P2PHANDSHAKE", 0, 0, "tcp", "", master.address) == 0
+        assert store.setup(HOST, "P2PHANDSHAKE", 0, 16 * MIB, "tcp", "", master.address) == 0
         assert store.register_buffer(memory.ptr, memory.size) == 0
         assert store.close() == 0

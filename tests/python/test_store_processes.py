@@ -16,7 +16,7 @@ def serve(link, address, segment):
     from mooncake.store import MooncakeDistributedStore
 
     store = MooncakeDistributedStore()
-    link.send(store.setup(HOST, "P2PHANDSHAKE", segment, 0, "tcp", "", address))
+    link.send(store.setup(HOST, "P2PHANDSHAKE", segment, 16 * MIB, "tcp", "", address))
     try:
         while True:
             name, arguments, keywords = link.recv()
@@ -128,7 +128,7 @@ sys.path.insert(0, sys.argv[2])
 from conftest import pattern, Memory
 from mooncake.store import MooncakeDistributedStore
 s = MooncakeDistributedStore()
-assert s.setup("127.0.0.1", "P2PHANDSHAKE", 0, 0, "tcp", "", sys.argv[1]) == 0
+assert s.setup("127.0.0.1", "P2PHANDSHAKE", 0, 16 << 20, "tcp", "", sys.argv[1]) == 0
 value, memory = pattern(1 << 20, 1), Memory(4 << 20)
 assert s.get("there") == value and s.is_exist("there") == 1 and s.get_size("there") == 1 << 20
 assert s.get_into("there", memory.ptr, memory.size) == 1 << 20 and memory.bytes(0, 1 << 20) == value

@@ -146,7 +146,7 @@ def test_a_second_start_sees_the_newer_object(store, memory):
 def test_sessions_end_with_close(master, memory):
     store = MooncakeDistributedStore()
     for _ in range(2):
-        assert store.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 0, "tcp", "", master.address) == 0
+        assert store.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 16 * MIB, "tcp", "", master.address) == 0
         store.put("a", b"1" * 16)
         ranges = [[memory.ptr]], [[16]], [[0]]
         assert store.batch_get_into_multi_buffer_ranges(["a"], *ranges) == [INVALID]

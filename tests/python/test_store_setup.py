@@ -8,7 +8,7 @@ from conftest import HOST, MIB, finish_python, free_port
 from mooncake import _setup
 from mooncake.store import MooncakeDistributedStore
 
-INVALID, RPC_FAIL, RPC_TIMEOUT, NOT_SUPPORTED = -600, -900, -901, -1012
+INVALID, EXISTS, RPC_FAIL, RPC_TIMEOUT, NOT_SUPPORTED = -600, -705, -900, -901, -1012
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def works(store):
     "more", [(), (None,), (object(), False, "", "default"), (None, False, "", "default", False, 9300)]
 )
 def test_seven_to_thirteen_values_by_position(unset, master, more):
-    assert unset.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 0, "tcp", "", master.address, *more) == 0
+    assert unset.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 16 * MIB, "tcp", "", master.address, *more) == 0
     assert works(unset)
 
 
@@ -50,7 +50,7 @@ def test_seven_to_thirteen_values_by_position(unset, master, more):
 @pytest.mark.parametrize("server", ["master_server_addr", "master_server_address"])
 def test_names_have_two_spellings(unset, master, config, device, server):
     del config["rdma_devices"], config["master_server_addr"]
-    named = {**config, "global_segment_size": 16 * MIB, "local_buffer_size": 0, device: "", server: master.address}
+    named = {**config, "global_segment_size": 16 * MIB, "local_buffer_size": 16 * MIB, device: "", server: master.address}
     assert unset.setup(**named) == 0
     assert works(unset)
     other = MooncakeDistributedStore()
@@ -138,23 +138,23 @@ def test_what_fits_neither_form_is_a_type_error_that_names_it(unset, master, arg
 
 @pytest.mark.parametrize("protocol, wants", [("tcp", 0), ("rdma", 0), ("RDMA", 0), ("bogus", INVALID), ("", INVALID)])
 def test_protocols_of_the_reference_are_taken(unset, master, protocol, wants):
-    assert unset.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 0, protocol, "mlx5_0", master.address) == wants
+    assert unset.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 16 * MIB, protocol, "mlx5_0", master.address) == wants
     assert works(unset) == (wants == 0)
 
 
 @pytest.mark.parametrize("tenant, wants", [("default", 0), ("", 0), ("other", NOT_SUPPORTED)])
 def test_tenants_are_refused_rather_than_mixed(unset, master, tenant, wants):
-    assert unset.setup(HOST, "P2PHANDSHAKE", 0, 0, "tcp", "", master.address, tenant_id=tenant) == wants
+    assert unset.setup(HOST, "P2PHANDSHAKE", 0, 16 * MIB, "tcp", "", master.address, tenant_id=tenant) == wants
 
 
 @pytest.mark.parametrize("size", [-1, 1 << 63])
 def test_sizes_beyond_reason_are_refused(unset, master, size):
-    assert unset.setup(HOST, "P2PHANDSHAKE", size, 0, "tcp", "", master.address) == INVALID
+    assert unset.setup(HOST, "P2PHANDSHAKE", size, 16 * MIB, "tcp", "", master.address) == INVALID
     assert unset.setup(HOST, "P2PHANDSHAKE", 0, size, "tcp", "", master.address) == INVALID
 
 
 def test_more_memory_than_the_machine_has_is_an_error_at_setup(unset, master):
-    assert unset.setup(HOST, "P2PHANDSHAKE", 1 << 50, 0, "tcp", "", master.address) < 0
+    assert unset.setup(HOST, "P2PHANDSHAKE", 1 << 50, 16 << 20, "tcp", "", master.address) < 0
     assert unset.health_check() == 1
 
 
@@ -162,7 +162,7 @@ def test_more_memory_than_the_machine_has_is_an_error_at_setup(unset, master):
     "address", ["a,b", "etcd://127.0.0.1:2379", "", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:port"]
 )
 def test_an_address_that_is_none_is_refused(unset, address):
-    assert unset.setup(HOST, "P2PHANDSHAKE", 0, 0, "tcp", "", address) == INVALID
+    assert unset.setup(HOST, "P2PHANDSHAKE", 0, 16 * MIB, "tcp", "", address) == INVALID
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,50 @@ def test_an_address_without_a_port_has_the_default(text, address):
 
 
 def test_a_name_with_a_port_is_kept(unset, master):
-    assert unset.setup(f"{HOST}:17813", "P2PHANDSHAKE", 16 * MIB, 0, "tcp", "", master.address) == 0
+    assert unset.setup(f"{HOST}:17813", "P2PHANDSHAKE", 16 * MIB, 16 * MIB, "tcp", "", master.address) == 0
     assert unset.get_hostname() == f"{HOST}:17813"
+
+
+def test_a_name_without_a_port_gets_one_that_callers_know(unset, master):
+    others = [MooncakeDistributedStore() for _ in range(3)]
+    names = set()
+    for store in (unset, *others):
+        assert store.setup("localhost", "P2PHANDSHAKE", 16 * MIB, 16 * MIB, "tcp", "", master.address) == 0
+        host, _, port = store.get_hostname().partition(":")
+        assert host == "localhost" and 12300 <= int(port) <= 14300
+        names.add(port)
+    assert len(names) == 4
+    assert [store.close() for store in others] == [0, 0, 0]
+
+
+def test_a_name_that_is_taken_is_passed_over(unset, master):
+    """Names come from a small range; a client that says nothing of its port must not fail by another's."""
+    probe = MooncakeDistributedStore()
+    assert probe.setup("localhost", "P2PHANDSHAKE", 16 * MIB, 16 * MIB, "tcp", "", master.address) == 0
+    port = int(probe.get_hostname().partition(":")[2])
+    squatters = [MooncakeDistributedStore() for _ in range(6)]
+    for offset, store in enumerate(squatters, 1):
+        name = f"localhost:{12300 + (port - 12300 + offset) % 2000}"
+        assert store.setup(name, "P2PHANDSHAKE", 16 * MIB, 16 * MIB, "tcp", "", master.address) == 0
+    assert unset.setup("localhost", "P2PHANDSHAKE", 16 * MIB, 16 * MIB, "tcp", "", master.address) == 0
+    assert unset.get_hostname() not in {store.get_hostname() for store in (probe, *squatters)}
+    taken = MooncakeDistributedStore()
+    assert taken.setup(unset.get_hostname(), "P2PHANDSHAKE", 16 * MIB, 16 * MIB, "tcp", "", master.address) == EXISTS
+    assert [store.close() for store in (probe, *squatters)] == [0] * 7
+
+
+def test_without_a_local_buffer_values_are_not_taken(unset, master, memory, capfd):
+    """As callers know it of Mooncake's: who set no memory apart for values can't mean to put any."""
+    assert unset.setup(HOST, "P2PHANDSHAKE", 16 * MIB, 0, "tcp", "", master.address) == 0
+    memory.fill(b"value")
+    for put in (unset.put, unset.upsert, unset.put_parts, unset.upsert_parts):
+        assert put("key", b"value") == INVALID
+    assert unset.put_batch(["key"], [b"value"]) == unset.upsert_batch(["key"], [b"value"]) == INVALID
+    assert unset.is_exist("key") == 0
+    assert unset.put_from("key", memory.ptr, 5) == 0
+    assert unset.get("key") == b"value" and unset.get_into("key", memory.ptr + 8, 5) == 5
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1 and "local_buffer_size" in said
 
 
 # ---- Who does not answer -------------------------------------------------------------------------------------------
@@ -208,14 +250,14 @@ def attempt(*arguments):
 @pytest.mark.parametrize("address", [f"{HOST}:PORT", "unix:/nowhere/store.sock"])
 def test_a_master_that_is_down_is_told_in_time(address):
     address = address.replace("PORT", str(free_port()))
-    code, seconds, said = attempt(HOST, "P2PHANDSHAKE", 64 * MIB, 0, "tcp", "", address)
+    code, seconds, said = attempt(HOST, "P2PHANDSHAKE", 64 * MIB, 16 * MIB, "tcp", "", address)
     assert code == RPC_FAIL and seconds < 2
     assert said.count("\n") == 1 and f"can't connect to {address}: " in said
     assert "is the server running there" in said
 
 
 def test_a_host_that_nobody_has_is_no_missing_object():
-    code, _, said = attempt(HOST, "P2PHANDSHAKE", 64 * MIB, 0, "tcp", "", "nobody.invalid:1")
+    code, _, said = attempt(HOST, "P2PHANDSHAKE", 64 * MIB, 16 * MIB, "tcp", "", "nobody.invalid:1")
     assert code in (RPC_FAIL, RPC_TIMEOUT)  # a resolver may find out, or take too long to
     assert said.count("\n") == 1 and "nobody.invalid:1" in said
 
@@ -225,14 +267,14 @@ def test_a_stranger_on_the_port_is_told_in_time():
         stranger.bind((HOST, 0))
         stranger.listen()
         address = f"{HOST}:{stranger.getsockname()[1]}"
-        code, seconds, said = attempt(HOST, "P2PHANDSHAKE", 64 * MIB, 0, "tcp", "", address)
+        code, seconds, said = attempt(HOST, "P2PHANDSHAKE", 64 * MIB, 16 * MIB, "tcp", "", address)
     assert code == RPC_TIMEOUT and 1.9 < seconds < 4
     assert said.count("\n") == 1 and address in said and "is it a nano-mooncake server?" in said
 
 
 def test_a_metadata_server_that_is_down_is_told(master):
     url = f"http://{HOST}:{free_port()}/metadata"
-    code, seconds, said = attempt(HOST, url, 0, 0, "tcp", "", master.address)
+    code, seconds, said = attempt(HOST, url, 0, 16 << 20, "tcp", "", master.address)
     assert code == RPC_FAIL and seconds < 5
     assert url in said and "P2PHANDSHAKE" in said
 
@@ -245,13 +287,13 @@ def test_a_metadata_server_that_answers_is_enough(unset, master, form):
         server.bind((HOST, 0))
         server.listen()
         metadata = form.format(f"{HOST}:{server.getsockname()[1]}")
-        assert unset.setup(HOST, metadata, 16 * MIB, 0, "tcp", "", master.address) == 0
+        assert unset.setup(HOST, metadata, 16 * MIB, 16 * MIB, "tcp", "", master.address) == 0
     assert works(unset)
 
 
 @pytest.mark.parametrize("metadata", ["ftp://127.0.0.1/x", "http://", "http://127.0.0.1:port/"])
 def test_a_metadata_address_that_is_none_is_refused(unset, master, metadata):
-    assert unset.setup(HOST, metadata, 0, 0, "tcp", "", master.address) < 0
+    assert unset.setup(HOST, metadata, 0, 16 << 20, "tcp", "", master.address) < 0
 
 
 # ---- Tokens --------------------------------------------------------------------------------------------------------
@@ -271,12 +313,12 @@ def test_a_token_comes_from_the_environment_or_a_file(monkeypatch, tmp_path):
 
 def test_a_token_file_that_is_missing_is_told(unset, master, monkeypatch, capfd, tmp_path):
     monkeypatch.setenv("NANO_MOONCAKE_TOKEN_FILE", str(tmp_path / "none"))
-    assert unset.setup(HOST, "P2PHANDSHAKE", 0, 0, "tcp", "", master.address) == INVALID
+    assert unset.setup(HOST, "P2PHANDSHAKE", 0, 16 * MIB, "tcp", "", master.address) == INVALID
     assert "NANO_MOONCAKE_TOKEN_FILE" in capfd.readouterr().err
 
 
 def test_reasons_are_one_line_on_standard_error(unset, master, capfd):
-    assert unset.setup(HOST, "P2PHANDSHAKE", 0, 0, "bogus", "", master.address) == INVALID
+    assert unset.setup(HOST, "P2PHANDSHAKE", 0, 16 * MIB, "bogus", "", master.address) == INVALID
     said = capfd.readouterr().err
     assert said.count("\n") == 1 and "mooncake: setup: " in said and "bogus" in said
 
@@ -286,7 +328,7 @@ def test_success_says_nothing(master):
 import sys
 from mooncake.store import MooncakeDistributedStore
 s = MooncakeDistributedStore()
-assert s.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 0, "tcp", "", sys.argv[1]) == 0
+assert s.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 16 << 20, "tcp", "", sys.argv[1]) == 0
 s.put("key", b"value"); s.get("key"); s.close()
 """
 
