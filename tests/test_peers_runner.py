@@ -1,6 +1,7 @@
 """`make test-peers` itself: what it says of clients that pass, fail, die or aren't there. Clients are small scripts."""
 
 import importlib.util
+import itertools
 import json
 import pathlib
 import sys
@@ -13,6 +14,7 @@ run_peers = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(run_peers)
 
 INSTALLED = {"nano-mooncake": "1.2.3", "torch": "2", "lmcache": "0.5"}
+NO_PEERS = {"nano-mooncake": "1.2.3"}
 
 
 def report(passed, checks, failed=()):
@@ -63,10 +65,12 @@ def test_a_client_that_dies_has_failed(run, code):
 def test_without_folders_everything_is_skipped_and_that_is_no_failure(capsys):
     table = run_peers.Table()
     environment = run_peers.Environment(pathlib.Path(sys.prefix))
-    run_peers.run_clients(table, environment, INSTALLED, None)
-    run_peers.run_reference(table, environment, INSTALLED, None, None)
-    run_peers.run_comparisons(table, environment, INSTALLED)
+    run_peers.run_clients(table, environment, NO_PEERS, None)
+    run_peers.run_reference(table, environment, NO_PEERS, None, None)
+    run_peers.run_own_tests(table, environment, NO_PEERS)
+    run_peers.run_comparisons(table, environment, NO_PEERS)
     assert table.close() == 0
     said = capsys.readouterr().out
-    for name in (*run_peers.CLIENTS, *run_peers.LATER, *run_peers.REFERENCE_TESTS, *run_peers.COMPARISONS):
+    names = (run_peers.CLIENTS, run_peers.LATER, run_peers.REFERENCE_TESTS, run_peers.OWN_TESTS, run_peers.COMPARISONS)
+    for name in itertools.chain(*names):
         assert f"skipped: {name} (" in said

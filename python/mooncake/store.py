@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-from . import _setup, _store
+from . import _setup, _store, _tensors
 from ._parallelism import ParallelAxis, ReadTarget, TensorParallelism
 from ._store import (  # members of the enums too, as Mooncake has them
     ACTIVATION,
@@ -50,7 +50,7 @@ from .buffer_pool import BufferLease, BufferPool, RegisteredBufferLease, Registe
 RegisteredBufferLeaseView = BufferLeaseView
 
 
-class MooncakeDistributedStore(_store.Store):
+class MooncakeDistributedStore(_tensors.TensorCalls):
     """A client of the store. Thread-safe; every call gives up the interpreter lock while it works.
 
     Before `setup` and after `close` each call answers -600, or finds nothing. A forked child has to set up its own.

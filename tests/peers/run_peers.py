@@ -43,6 +43,8 @@ REFERENCE_TESTS = {
     "test_replicated_distributed_object_store.py": (),
     "test_upsert_api.py": ("torch", "numpy"),
 }
+# Tests of ours that need packages which aren't there everywhere; they run in the environment.
+OWN_TESTS = {"test_tensors.py": ("torch", "pytest", "numpy")}
 # Comparisons beside this file, and what they need.
 COMPARISONS = {"test_transformers.py": ("transformers", "torch")}
 
@@ -199,24 +201,34 @@ def head_of(checkout):
     return f"Mooncake {commit[:8]}" if top == str(checkout) and commit else "Mooncake, commit unknown"
 
 
-# ---- Comparisons ---------------------------------------------------------------------------------------------------
+# ---- Own tests and comparisons ---------------------------------------------------------------------------------------
 
 
-def run_comparison(table, environment, installed, name, needs):
-    began, report = time.monotonic(), REPOSITORY / "build" / "peers-comparison.xml"
+def run_tests(table, name, command, version):
+    """A row for a file of tests, run by a command of pytest."""
+    began, report = time.monotonic(), REPOSITORY / "build" / "peers-tests.xml"
     report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", f"--peers-env={environment.folder}"]
-    done = output_of(*command, pathlib.Path(__file__).parent / name, cwd=REPOSITORY)
+    done = output_of(*command, "-q", f"--junitxml={report}", cwd=REPOSITORY)
     try:
         suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite").attrib
     except (OSError, xml.etree.ElementTree.ParseError):
         suite = {"tests": 1, "failures": 1, "errors": 0, "skipped": 0}
     total = int(suite["tests"])
     passed = total - int(suite["failures"]) - int(suite["errors"]) - int(suite["skipped"])
-    table.row(name, passed, total, passed == total > 0, time.monotonic() - began, version_text(installed, needs))
+    table.row(name, passed, total, passed == total > 0, time.monotonic() - began, version)
     if passed != total:
         for line in done.stdout.splitlines()[-20:]:
             table.detail(line)
+
+
+def run_own_tests(table, environment, installed):
+    for name, needs in OWN_TESTS.items():
+        if lacking := missing(needs, installed):
+            table.skip(name, f"{lacking} not installed")
+        else:
+            file = REPOSITORY / "tests" / "python" / name
+            command = environment.python, "-m", "pytest", "-p", "no:cacheprovider", file
+            run_tests(table, name, command, version_text(installed, needs[:1]))
 
 
 def run_comparisons(table, environment, installed):
@@ -224,7 +236,9 @@ def run_comparisons(table, environment, installed):
         if lacking := missing(needs, installed):
             table.skip(name, f"{lacking} not installed")
         else:
-            run_comparison(table, environment, installed, name, needs)
+            file = pathlib.Path(__file__).parent / name
+            command = sys.executable, "-m", "pytest", f"--peers-env={environment.folder}", file
+            run_tests(table, name, command, version_text(installed, needs))
 
 
 def folder_named(parser, flag, text):
@@ -260,6 +274,7 @@ def main():
     table = Table()
     run_clients(table, environment, installed, clients)
     run_reference(table, environment, installed, clients, reference)
+    run_own_tests(table, environment, installed)
     run_comparisons(table, environment, installed)
     return table.close()
 

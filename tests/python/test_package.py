@@ -72,7 +72,8 @@ def test_import_brings_in_nothing_large():
 def test_type_checkers_find_every_call(package_dir):
     stub = (package_dir / "_store.pyi").read_text()
     assert (package_dir / "py.typed").is_file()
-    calls = {name for name in dir(store.MooncakeDistributedStore) if not name.startswith("_")} - {"setup"}
+    native = store.MooncakeDistributedStore.__mro__[-2]
+    calls = {name for name in vars(native) if not name.startswith("_")}
     assert {name for name in calls if f"    def {name}(self" not in stub} == set()
     compile(stub, "_store.pyi", "exec")
     for signature in (

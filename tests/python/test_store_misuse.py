@@ -39,6 +39,32 @@ ANSWERS = {
     "s.batch_put_from_multi_buffer_ranges(['k', 'l'], [[P], [P]], [[4], [4]], [[0], [0]])": [INVALID, INVALID],
     "s.batch_put_session_end(['k', 'l'])": [INVALID, INVALID],
     "s.batch_put_session_revoke(['k', 'l'])": [INVALID, INVALID],
+    "s.put_tensor('k', None)": INVALID,
+    "s.upsert_tensor('k', None)": INVALID,
+    "s.pub_tensor('k', None)": INVALID,
+    "s.upsert_pub_tensor('k', None)": INVALID,
+    "s.put_tensor_with_parallelism('k', None)": INVALID,
+    "s.upsert_tensor_with_parallelism('k', None)": INVALID,
+    "s.batch_put_tensor(['k', 'l'], [None, None])": [INVALID, INVALID],
+    "s.batch_upsert_tensor(['k', 'l'], [None, None])": [INVALID, INVALID],
+    "s.batch_pub_tensor(['k', 'l'], [None, None])": [INVALID, INVALID],
+    "s.batch_upsert_pub_tensor(['k', 'l'], [None, None])": [INVALID, INVALID],
+    "s.batch_put_tensor_with_parallelism(['k', 'l'], [None, None])": [INVALID, INVALID],
+    "s.batch_upsert_tensor_with_parallelism(['k', 'l'], [None, None])": [INVALID, INVALID],
+    "s.put_tensor_from('k', T, 1000)": INVALID,
+    "s.upsert_tensor_from('k', T, 1000)": INVALID,
+    "s.put_tensor_with_parallelism_from('k', T, 1000)": INVALID,
+    "s.upsert_tensor_with_parallelism_from('k', T, 1000)": INVALID,
+    "s.batch_put_tensor_from(['k', 'l'], [T, T], [1000, 1000])": [INVALID, INVALID],
+    "s.batch_upsert_tensor_from(['k', 'l'], [T, T], [1000, 1000])": [INVALID, INVALID],
+    "s.batch_put_tensor_with_parallelism_from(['k', 'l'], [T, T], [1000, 1000])": [INVALID, INVALID],
+    "s.batch_upsert_tensor_with_parallelism_from(['k', 'l'], [T, T], [1000, 1000])": [INVALID, INVALID],
+    "s.get_tensor('k')": None,
+    "s.batch_get_tensor(['k', 'l'])": [None, None],
+    "s.get_tensor_into('k', P, 1000)": None,
+    "s.batch_get_tensor_into(['k', 'l'], [P, P], [1000, 1000])": [None, None],
+    "s.get_tensor_with_parallelism('k')": None,
+    "s.batch_get_tensor_with_parallelism(['k', 'l'])": [None, None],
     "s.is_exist('k')": INVALID,
     "s.batch_is_exist(['k', 'l'])": [INVALID, INVALID],
     "s.get_size('k')": INVALID,
@@ -61,6 +87,9 @@ import ctypes, json, sys
 from mooncake.store import MooncakeDistributedStore
 buffer = ctypes.create_string_buffer(4096)
 s, P = MooncakeDistributedStore(), ctypes.addressof(buffer)
+from mooncake._tensor_format import Layout
+header = ctypes.create_string_buffer(Layout("int8", (1,), (1,)).pack(), 1000)
+T = ctypes.addressof(header)
 if len(sys.argv) > 2:
     assert s.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 16 << 20, "tcp", "", sys.argv[2]) == 0
     assert s.put("k", b"0123456789abcdef") == 0 and s.register_buffer(P, 4096) == 0

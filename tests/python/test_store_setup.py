@@ -50,7 +50,8 @@ def test_seven_to_thirteen_values_by_position(unset, master, more):
 @pytest.mark.parametrize("server", ["master_server_addr", "master_server_address"])
 def test_names_have_two_spellings(unset, master, config, device, server):
     del config["rdma_devices"], config["master_server_addr"]
-    named = {**config, "global_segment_size": 16 * MIB, "local_buffer_size": 16 * MIB, device: "", server: master.address}
+    sizes = {"global_segment_size": 16 * MIB, "local_buffer_size": 16 * MIB}
+    named = {**config, **sizes, device: "", server: master.address}
     assert unset.setup(**named) == 0
     assert works(unset)
     other = MooncakeDistributedStore()
