@@ -23,8 +23,10 @@ def report(passed, checks, failed=()):
 
 
 @pytest.fixture
-def run(tmp_path, capsys):
+def run(tmp_path, capsys, monkeypatch):
     """Runs clients given as the code of their scripts; the exit code and what was printed."""
+
+    monkeypatch.setattr(run_peers.Environment, "lacks", lambda self, module: "")  # the clients themselves aren't here
 
     def run_all(**scripts):
         for name, code in scripts.items():
@@ -54,6 +56,15 @@ def test_what_fails_is_named_and_the_exit_code_says_so(run):
     code, said = run(store_semantics=script(**report(2, 3, ["the one"])), lmcache_store=script(**report(1, 1)))
     assert code == 1
     assert "the one: 7" in said and "test-peers: 2 ran, 1 failed" in said
+
+
+def test_a_client_whose_own_needs_are_missing_is_skipped_and_ours_are_not(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "client_of_theirs.py").write_text("import no_such_module_of_theirs\n")
+    (tmp_path / "client_of_ours.py").write_text("import mooncake_no_such_module\n")
+    environment = run_peers.Environment(pathlib.Path(sys.prefix))
+    assert environment.lacks("client_of_theirs") == "no_such_module_of_theirs"
+    assert environment.lacks("client_of_ours") == environment.lacks("json") == environment.lacks("") == ""
 
 
 @pytest.mark.parametrize("code", ["raise SystemExit('it broke')", "print('no report')", "import os; os.abort()"])

@@ -23,11 +23,11 @@ import xml.etree.ElementTree
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 CLIENT_TIMEOUT_S, REFERENCE_TIMEOUT_S = 900, 1800
 
-# Script, and the distributions it needs.
+# Script, the distributions it needs, and the module of the client's that must be importable.
 CLIENTS = {
-    "store_semantics": (),
-    "lmcache_store": ("lmcache", "torch"),
-    "sglang_hicache": ("sglang", "torch"),
+    "store_semantics": ((), ""),
+    "lmcache_store": (("lmcache", "torch"), "lmcache.v1.storage_backend.connector"),
+    "sglang_hicache": (("sglang", "torch"), "sglang.srt.mem_cache.storage.mooncake_store.mooncake_store"),
 }
 # Scripts whose client needs what this version hasn't got.
 LATER = {
@@ -100,6 +100,16 @@ class Environment:
         )
         return json.loads(self.run("-c", code).stdout)
 
+    def lacks(self, module):
+        """The module of others, not of ours, without which that one can't be imported; "" where it can."""
+        code = (
+            "import importlib, sys\n"
+            "try: importlib.import_module(sys.argv[1])\n"
+            "except ModuleNotFoundError as e: print('LACKS', '' if e.name.startswith('mooncake') else e.name)\n"
+        )
+        lines = self.run("-c", code, module).stdout.splitlines() if module else []
+        return next((line.partition(" ")[2] for line in lines if line.startswith("LACKS ")), "")
+
     def owners(self):
         """The distributions that provide `mooncake`: two of them would be a mixture."""
         code = "import importlib.metadata as m; print(*sorted(set(m.packages_distributions().get('mooncake', []))))"
@@ -147,12 +157,12 @@ def run_client(table, environment, installed, script, needs):
 
 
 def run_clients(table, environment, installed, folder):
-    for name, needs in CLIENTS.items():
+    for name, (needs, module) in CLIENTS.items():
         if folder is None:
             table.skip(name, "CLIENTS names no folder")
         elif not (script := folder / f"{name}.py").is_file():
             table.skip(name, f"not in {folder}")
-        elif lacking := missing(needs, installed):
+        elif lacking := missing(needs, installed) or environment.lacks(module):
             table.skip(name, f"{lacking} not installed")
         else:
             run_client(table, environment, installed, script, needs)
