@@ -21,6 +21,7 @@ SYSTEM_LIBRARIES = {
     "libstdc++.so.6",
     "ld-linux-x86-64.so.2",
     "libcrypto.so.3",
+    "libssl.so.3",
     "libspdlog.so.1.10",
     "libfmt.so.9",
     "libxxhash.so.0",

@@ -12,7 +12,7 @@ import json, os, sys
 from mooncake.store import MooncakeDistributedStore
 
 store = MooncakeDistributedStore()
-began = store.setup("{HOST}", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", sys.argv[1])
+began = store.setup("{HOST}", "P2PHANDSHAKE", 64 << 20, 16 << 20, "tcp", "", sys.argv[1])
 value = os.urandom({MIB}) * 9
 said = [began, store.put("key", value), store.get("key") == value, store.is_exist("none")]
 print(json.dumps({{"said": said, "counters": store.counters() if began == 0 else None}}))
