@@ -81,7 +81,7 @@ soak: setup-dev  ## Unit tests SOAK_RUNS (20) times over, long forms of the stor
 	@$(MAKE) fuzz
 
 test-peers: wheel  ## Other programs against our wheel: PEERS_ENV=DIR CLIENTS=DIR REFERENCE=DIR, what lacks is skipped
-	@$(call build,release)
+	@$(call build,release,nano-mooncake nmc_python_stub nmc_logits_tool)
 	@NMC_BIN_DIR=$(CURDIR)/$(BIN) .venv/bin/python tests/peers/run_peers.py --wheel "$$(ls -t build/dist/*.whl | head -1)" \
 	  --env "$(PEERS_ENV)" --clients "$(CLIENTS)" --reference "$(REFERENCE)"
 
