@@ -1,5 +1,5 @@
-// XXH3 of short texts, compiled with XXH_INLINE_ALL: the library's own function is a call by way of a table, which costs a
-// third of a look in the store's index.
+// XXH3 of short texts, compiled with XXH_INLINE_ALL: the library's own function is a call by way of a table, which
+// costs a third of a look in the store's index.
 #include <xxhash.h>
 
 #include "base/hash.h"

@@ -55,4 +55,9 @@ Result<int> StopSignal::wait() {
   return static_cast<int>(value);
 }
 
+bool StopSignal::has_come() const {
+  pollfd event = {event_.get(), POLLIN, 0};
+  return ::poll(&event, 1, 0) > 0;
+}
+
 }  // namespace nmc::cli

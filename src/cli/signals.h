@@ -16,6 +16,8 @@ class StopSignal {
   static Result<StopSignal> create();
   // Blocks until the first signal; its number.
   Result<int> wait();
+  // Whether it has come; doesn't block.
+  bool has_come() const;
 
  private:
   explicit StopSignal(UniqueFd event) : event_(std::move(event)) {}

@@ -67,6 +67,25 @@ TEST_F(IndexTest, FindsWhatWasAddedAndNotWhatWasDropped) {
   EXPECT_TRUE(has("b"));
 }
 
+TEST_F(IndexTest, AKeyOfAnyLengthEqualsItselfAndNoneThatDiffersInOneByte) {
+  for (std::size_t length = 1; length <= kInlineKeyBytes; ++length) {
+    std::string key;
+    for (std::size_t i = 0; i < length; ++i) key.push_back(static_cast<char>(i * 37 + length));
+    const std::uint32_t number = add(key);
+    const IndexEntry& entry = index_.view().entry(number);
+    const std::uint64_t hash = checksum64(key);
+    EXPECT_TRUE(entry_may_hold(entry, key, hash)) << length;
+    EXPECT_FALSE(entry_may_hold(entry, key, hash + 1)) << length;
+    EXPECT_FALSE(entry_may_hold(entry, std::string_view(key).substr(1), hash)) << length;
+    for (std::size_t i = 0; i < length; ++i) {  // with the same hash, as if it collided
+      std::string other = key;
+      other[i] = static_cast<char>(other[i] ^ 0x80);
+      EXPECT_FALSE(entry_may_hold(entry, other, hash)) << length << " at " << i;
+    }
+    drop(key, number);
+  }
+}
+
 TEST_F(IndexTest, KeysThatShareAPrefixOrAPaddingDiffer) {
   add(std::string_view("a", 1));
   add(std::string_view("a\0", 2));
