@@ -393,8 +393,10 @@ def test_the_folder_of_a_dead_master_stays_as_long_as_it_holds_objects(start_mas
     assert [files.exists() for files in folders] == [True, False]
     assert store.say("get", "key") == "value"
     following = start_master(f"--rpc_port={port_of(server)}")
-    assert start_store(following.url).say("get", "key") == "value"
-    store.say("close")
+    other = start_store(following.url)
+    assert other.say("get", "key") == "value"
+    for one in (other, store):
+        assert one.say("close") == "0"
     following.terminate()
     assert following.wait() == 0
     assert not folders[0].exists()
