@@ -3,7 +3,8 @@
 // or with what its operation says, and go on serving.
 //
 // The input is a list of messages: carrier and op u8 (the highest bit: TCP), body length u16, payload length u8, body.
-// The payload is as long as told, of zeros.
+// The payload is as long as told, of zeros. With the bit below the highest one, what a client knows and a fuzzer can't
+// guess is mended in the body: the identity of its pin table, and the place that it reserved last.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -106,7 +107,7 @@ class Peer {
       message.msg_iovlen = 1;
       message.msg_control = control.data();
       message.msg_controllen = control.size();
-      const ssize_t count = ::recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC);
+      const ssize_t count = retry_on_eintr([&] { return ::recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC); });
       require(count > 0, "the master answers");
       close_files(message);
       const auto frame = net::split_datagram(net::ByteSpan(buffer).first(static_cast<std::size_t>(count)));
@@ -129,9 +130,11 @@ class Peer {
     return reply;
   }
   void take(std::span<std::byte> to) {
-    if (to.empty()) return;
-    require(::recv(fd_.get(), to.data(), to.size(), MSG_WAITALL) == static_cast<ssize_t>(to.size()),
-            "the answer comes whole");
+    while (!to.empty()) {  // the fuzzer's alarms interrupt
+      const ssize_t count = retry_on_eintr([&] { return ::recv(fd_.get(), to.data(), to.size(), MSG_WAITALL); });
+      require(count > 0, "the answer comes whole");
+      to = to.subspan(static_cast<std::size_t>(count));
+    }
   }
   static void close_files(msghdr& message) {
     for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
@@ -166,11 +169,14 @@ class Target {
     if (changed_) restore();
     for (std::size_t count = 0; count < kMessagesMax && input.size() >= 4; ++count) {
       const bool tcp = (input[0] & 0x80) != 0;
-      const std::uint16_t op = input[0] & 0x7f;
+      const std::uint16_t op = input[0] & 0x3f;
+      const bool mended = (input[0] & 0x40) != 0;
       const std::size_t body_bytes = std::min<std::size_t>(input[1] | input[2] << 8, input.size() - 4);
       const std::size_t payload_bytes = input[3];
       const auto* start = reinterpret_cast<const std::byte*>(input.data()) + 4;
-      send(tcp, op, Bytes(start, start + body_bytes), payload_bytes);
+      Bytes body(start, start + body_bytes);
+      if (mended) mend(static_cast<Op>(op), body);
+      send(tcp, op, std::move(body), payload_bytes);
       input = input.subspan(4 + body_bytes);
     }
   }
@@ -187,6 +193,34 @@ class Target {
     joined_ = joined_ || what == Op::kJoin || what == Op::kAttach;
     changed_ = changed_ || joined_ || what == Op::kPut || what == Op::kRemove || what == Op::kRemoveMatching;
     check(what, body, reply);
+    remember(what, reply);
+  }
+
+  template <typename Number>
+  static void patch(Bytes& body, std::size_t at, Number number) {
+    if (body.size() >= at + sizeof number) std::memcpy(body.data() + at, &number, sizeof number);
+  }
+
+  void mend(Op op, Bytes& body) {
+    const PinTable* table = server_->core().find_client(client_);
+    const std::uint64_t identity = table == nullptr ? 0 : table->identity();
+    if (op == Op::kAttach) {
+      patch(body, 0, client_);
+      patch(body, 4, identity);
+    } else if (op == Op::kCommit || op == Op::kAbort) {
+      constexpr std::size_t kOptions = 1 + 4 + 4;  // without preferred segments
+      const std::size_t head = op == Op::kCommit ? kOptions + 8 + 1 + 4 : 8 + 4;
+      patch(body, op == Op::kCommit ? kOptions : 0, identity);
+      patch(body, head, place_.entry);
+      patch(body, head + 4, place_.generation);
+    }
+  }
+
+  void remember(Op op, const Peer::Reply& reply) {
+    if (reply.header.status != net::FrameStatus::kOk) return;
+    net::BodyReader answer(reply.body);
+    if (op == Op::kJoin) client_ = answer.get_u32("client");
+    if (op == Op::kReserve && answer.get_u32("code") == 0 && answer.get_u8("copies") > 0) place_ = get_place(answer);
   }
 
   // Memory for a segment is really taken: a small piece, or more than there is anywhere.
@@ -251,6 +285,8 @@ class Target {
   TemporaryFolder folder_ = TemporaryFolder::create("nmc-fuzz").value();
   std::unique_ptr<NodeServer> server_;
   std::optional<Peer> unix_, tcp_;
+  std::uint32_t client_ = 0;  // who joined last
+  PlaceOnWire place_;         // reserved last
   bool joined_ = false;
   bool changed_ = true;  // since restore()
 };
