@@ -418,10 +418,13 @@ def test_the_next_master_of_a_port_goes_on_with_its_objects(start_master, start_
     admin = Admin(following)
     assert admin.json("/health")["view_version"] == 2
     assert admin.get("/get_all_keys") == "key\n"
-    assert start_store(following.url).say("get", "key") == "value"
+    reader = start_store(following.url)
+    assert reader.say("get", "key") == "value"
+    reader.say("close")
     store.say("close")
     following.terminate()
     assert following.wait() == 0
+    assert not files.exists()
 
 
 def test_a_folder_given_is_left_empty(start_master, folder):

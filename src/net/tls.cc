@@ -41,7 +41,8 @@ Result<OwnedContext> new_context(const SSL_METHOD* method) {
   ::SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   ::SSL_CTX_set_num_tickets(context.get(), 0);
   ::SSL_CTX_set_options(context.get(), SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
-  ::SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  ::SSL_CTX_set_mode(context.get(),
+                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
   ::SSL_CTX_set_read_ahead(context.get(), 1);
   ::SSL_CTX_set_default_read_buffer_len(context.get(), kReadAheadBytes);
   // A key with a pass phrase is refused: there is nobody to ask.
