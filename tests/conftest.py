@@ -4,9 +4,9 @@ import os
 import pathlib
 import signal
 import subprocess
-import threading
 
 import pytest
+from ready_line import ReadyLine
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
@@ -34,22 +34,13 @@ class ServerProcess:
         command = [str(program), "--port", "0", *map(str, flags)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                         env={**os.environ, **(environment or {})})
-        self.log = []
-        self.url = None
-        self._ready = threading.Event()
-        self._reader = threading.Thread(target=self._read_log, daemon=True)
-        self._reader.start()
-        if not self._ready.wait(timeout=120) or self.url is None:
+        self._ready = ReadyLine(self.process.stderr)
+        self.log = self._ready.lines
+        try:
+            self.url = self._ready.wait(120, " ".join(command))
+        except AssertionError:
             self.kill()
-            raise AssertionError(f"{' '.join(command)} was not ready within 120 s:\n" + "".join(self.log))
-
-    def _read_log(self):
-        for line in self.process.stderr:
-            self.log.append(line)
-            if line.startswith("ready "):
-                self.url = line.split()[1]
-                self._ready.set()
-        self._ready.set()  # it ended: there is nothing more to wait for
+            raise
 
     @property
     def pid(self):
@@ -61,8 +52,7 @@ class ServerProcess:
     def wait(self, timeout=60):
         """Its exit code."""
         code = self.process.wait(timeout)
-        self._reader.join(timeout)
-        self.process.stderr.close()
+        self._ready.close(timeout)
         return code
 
     def kill(self):

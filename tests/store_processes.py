@@ -14,6 +14,8 @@ import threading
 import time
 import urllib.request
 
+from ready_line import ReadyLine
+
 TIMEOUT_S = 60
 MIB = 1 << 20
 # Set by `make soak`: the long forms.
@@ -72,26 +74,14 @@ class Process:
 class Master(Process):
     """mooncake_master in a folder, ready to serve."""
 
-    def __init__(self, bin_dir, folder, *flags, failpoints=""):
-        super().__init__([bin_dir / "mooncake_master", "--rpc_port=0", "--metrics_port=0", f"--store_dir={folder}",
-                          *flags], {"NANO_MOONCAKE_FAILPOINTS": failpoints},
-                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        self.log, ready = [], threading.Event()
-
-        def read():
-            for line in self.process.stderr:
-                self.log.append(line)
-                if line.startswith("ready "):
-                    ready.set()
-            ready.set()  # it ended: there is nothing more to wait for
-
-        self.reader = threading.Thread(target=read, daemon=True)
-        self.reader.start()
-        assert ready.wait(TIMEOUT_S), "the master doesn't get ready"
-        text = "".join(self.log)
-        assert "\nready " in text, text
-        self.address = re.search(r"^ready (\S+)$", text, re.MULTILINE).group(1)
-        self.url = re.search(r"metrics at (\S+)/metrics", text).group(1)
+    def __init__(self, bin_dir, folder, *flags, failpoints="", prefix=()):
+        command = [*prefix, bin_dir / "mooncake_master", "--rpc_port=0", "--metrics_port=0", f"--store_dir={folder}"]
+        super().__init__([*command, *flags], {"NANO_MOONCAKE_FAILPOINTS": failpoints}, stdout=subprocess.DEVNULL,
+                         stderr=subprocess.PIPE)
+        self.ready = ReadyLine(self.process.stderr)
+        self.log = self.ready.lines
+        self.address = self.ready.wait(TIMEOUT_S, "the master")
+        self.url = re.search(r"metrics at (\S+)/metrics", "".join(self.log)).group(1)
 
     def get(self, path):
         with urllib.request.urlopen(self.url + path, timeout=TIMEOUT_S) as answer:
@@ -112,19 +102,19 @@ class Master(Process):
         """In order; its exit code."""
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(TIMEOUT_S)
-        self.reader.join(TIMEOUT_S)
-        self.process.stderr.close()
+        self.ready.close(TIMEOUT_S)
         return code
 
 
 class Client(Process):
     """nmc_store_tool: a line in, a line out. Its errors are kept in a file, for the message of a failure."""
 
-    def __init__(self, bin_dir, server, name, segment=0, *flags, errors):
+    def __init__(self, bin_dir, server, name, segment=0, *flags, errors, prefix=()):
         self.name, self.errors = name, errors
+        command = [*prefix, bin_dir / "nmc_store_tool", "--server", server, "--hostname", name]
         with open(errors, "a") as stderr:
-            super().__init__([bin_dir / "nmc_store_tool", "--server", server, "--hostname", name, "--segment-bytes",
-                              segment, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr)
+            super().__init__([*command, "--segment-bytes", segment, *flags], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, stderr=stderr)
         self.lines = queue.Queue()
 
         def read():
@@ -166,20 +156,22 @@ class Host:
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="nmc-test-", dir="/dev/shm"))
         self.folder = self.root / "store"
         self.master, self.started = None, []
+        self.prefix = ()  # words before those of each process
 
     @property
     def server(self):
         return f"unix:{self.folder}/socket"
 
     def start_master(self, failpoints=""):
-        self.master = Master(self.bin_dir, self.folder, *self.master_flags, failpoints=failpoints)
+        self.master = Master(self.bin_dir, self.folder, *self.master_flags, failpoints=failpoints,
+                             prefix=self.prefix)
         self.started.append(self.master)
         return self.master
 
     def try_client(self, name, segment=0, *flags, server=None):
         """A client that has joined, or None when it couldn't."""
         client = Client(self.bin_dir, server or self.server, name, segment, *flags,
-                        errors=self.logs / f"{name.replace(':', '-')}.stderr")
+                        errors=self.logs / f"{name.replace(':', '-')}.stderr", prefix=self.prefix)
         self.started.append(client)
         if client.answer() == "ready":
             return client

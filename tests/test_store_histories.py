@@ -33,6 +33,27 @@ def host(bin_dir, tmp_path):
         running.clean_up()
 
 
+def test_two_who_put_one_key_leave_one_of_their_values_and_a_reader_always_finds_one(host):
+    """500 rounds of two replacing puts at once, one small and one that goes through shared memory."""
+    owner = host.start_client("owner:1", 16 * MIB)
+    writers = [host.start_client(f"writer-{i}:1") for i in range(2)]
+    reader = host.start_client("reader:1")
+    assert owner.say("put one 1 5000") == "0"
+    there = {1}
+    for round_number in range(500):
+        new = [2 + 2 * round_number, 3 + 2 * round_number]
+        for writer, number, size in zip(writers, new, (5000, 200_000)):
+            writer.send(f"put one {number} {size} replace")
+        for _ in range(3):
+            code, number = reader.say("get one").split()
+            assert code == "0" and int(number) in there | set(new)
+        assert [writer.answer() for writer in writers] == ["0", "0"]
+        code, number = reader.say("get one").split()
+        assert code == "0" and int(number) in new
+        there = {int(number)}
+    host.end()
+
+
 def read_history(paths):
     operations, wrong = [], []
     for path in paths:

@@ -1,7 +1,11 @@
 #include "base/hash.h"
 
 #include <openssl/evp.h>
+#if defined(NMC_XXHASH_DISPATCH)
+#include <xxh_x86dispatch.h>
+#else
 #include <xxhash.h>
+#endif
 
 #include <algorithm>
 #include <utility>

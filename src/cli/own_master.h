@@ -11,23 +11,28 @@
 
 namespace nmc::cli {
 
-// Moves. Ends its master, and all that it shared, when it goes; and the system does when this process dies.
+// Moves. The master ends, and all that it shared, when this goes or its process dies, however that dies.
 class OwnMaster {
  public:
   // Starts this program as a master on a free loopback port and waits until it serves.
   static Result<OwnMaster> start();
   OwnMaster(OwnMaster&& other) noexcept
-      : pid_(std::exchange(other.pid_, -1)), address_(std::move(other.address_)), log_(std::move(other.log_)) {}
+      : keeper_(std::exchange(other.keeper_, -1)),
+        leash_(std::move(other.leash_)),
+        log_(std::move(other.log_)),
+        address_(std::move(other.address_)) {}
   OwnMaster& operator=(OwnMaster&&) = delete;
   ~OwnMaster();
 
   const std::string& address() const { return address_; }  // "127.0.0.1:PORT"
 
  private:
-  explicit OwnMaster(pid_t pid) : pid_(pid) {}
-  pid_t pid_;
+  OwnMaster(pid_t keeper, UniqueFd leash, UniqueFd log)
+      : keeper_(keeper), leash_(std::move(leash)), log_(std::move(log)) {}
+  pid_t keeper_;    // the process that ends the master
+  UniqueFd leash_;  // when its last end is closed
+  UniqueFd log_;    // what the master says; a full pipe is far more than it has to say
   std::string address_;
-  UniqueFd log_;  // what it says; a full pipe is far more than it has to say
 };
 
 }  // namespace nmc::cli

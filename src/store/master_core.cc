@@ -148,12 +148,16 @@ Result<std::uint32_t> MasterCore::mount(std::string_view name, std::uint64_t byt
   return number;
 }
 
-// Where memory is short, what nobody has taken over goes first.
+// Where memory is short, what has left goes first, then what nobody has taken over.
 Result<Segment> MasterCore::create_segment_locked(const SegmentId& id, std::uint32_t owner, std::string_view name,
                                                   std::uint64_t bytes) {
   for (;;) {
     auto segment = Segment::create(files_, id, owner, name, bytes);
     if (segment || segment.error().code != ErrorCode::kResourceExhausted) return segment;
+    if (!gone_.empty()) {
+      gone_.clear();
+      continue;
+    }
     const auto parked = find_parked_locked(std::nullopt);
     if (!parked) return segment;
     log_info("store: parked segment {} makes room for {}", segments_[*parked]->name, name);
@@ -253,7 +257,14 @@ void MasterCore::unmount_locked(std::uint16_t number) {
   leave_segment_locked(number);
 }
 
+void MasterCore::let_go_of_gone() {
+  std::vector<std::unique_ptr<MountedSegment>> gone;
+  MutexLock lock(mutex_);
+  gone.swap(gone_);
+}
+
 void MasterCore::keep_house(Nanos parked_lifetime) {
+  let_go_of_gone();
   MutexLock lock(mutex_);
   sweep_limbo_locked();
   take_back_lost_locked();
@@ -271,7 +282,7 @@ void MasterCore::leave_segment_locked(std::uint16_t number) {
   // Nothing in it is pinned, so the number may have another life.
   index_.set_segment_word(number, make_segment_word(segment.incarnation + 1, SegmentState::kLeaving));
   files_.remove(Segment::file_name(number));
-  segments_[number].reset();
+  gone_.push_back(std::move(segments_[number]));
   MutexLock lock(fds_mutex_);
   segment_fds_[number] = UniqueFd();
 }

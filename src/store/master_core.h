@@ -269,6 +269,9 @@ class MasterCore {
   void set_state_locked(std::uint16_t number, SegmentState state) NMC_REQUIRES(mutex_);
   void revive_locked(std::uint16_t number, std::string_view name, std::uint32_t owner) NMC_REQUIRES(mutex_);
   void unmount_locked(std::uint16_t number) NMC_REQUIRES(mutex_);
+  // Gives the memory of segments that have left back to the system, which takes it a second for some gigabytes: so not
+  // under the lock, and a while after the client, whose close() would else be what takes that second.
+  void let_go_of_gone() NMC_EXCLUDES(mutex_);
   void list_locked(std::uint32_t entry, std::uint64_t stamp) NMC_REQUIRES(mutex_);
   void mark_listed_locked(std::uint32_t entry, std::uint64_t stamp) NMC_REQUIRES(mutex_);
   void unlist_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
@@ -349,6 +352,7 @@ class MasterCore {
   std::vector<Holding> holdings_ NMC_GUARDED_BY(mutex_);         // by entry
   std::vector<std::uint32_t> positions_ NMC_GUARDED_BY(mutex_);  // of entries in the order that they are in
   std::vector<std::unique_ptr<MountedSegment>> segments_ NMC_GUARDED_BY(mutex_);  // by number; null: none
+  std::vector<std::unique_ptr<MountedSegment>> gone_ NMC_GUARDED_BY(mutex_);      // let_go_of_gone() ends them
   std::vector<std::uint32_t> limbo_ NMC_GUARDED_BY(mutex_);
   std::vector<std::uint32_t> handed_out_ NMC_GUARDED_BY(mutex_);  // reserved by_client; some are committed by now
   // Committed, but not to be found, since they lie in parked segments: entries by hash of key.

@@ -79,9 +79,9 @@ class NodeClient final : public Client {
   Outcome size_of(std::string_view key) override {
     if (const auto wrong = wrong_key(key)) return code_of(*wrong);
     if (Membership* shared = link_.membership()) {
-      const auto pin = shared->reader().lookup(key);
+      const std::int64_t bytes = shared->reader().size_of(key);
       shared_reads_.fetch_add(1, std::memory_order_relaxed);
-      if (pin) return static_cast<Outcome>(pin->bytes().size());
+      if (bytes != SharedStoreReader::kMissed) return bytes;
       if (!shared->reader().index().has_tier_below()) return code_of(StoreCode::kObjectNotFound);
     }
     Outcome outcome = 0;

@@ -172,6 +172,14 @@ std::optional<Pin> SharedStoreReader::lookup(std::string_view key) {
   return pin;
 }
 
+std::int64_t SharedStoreReader::size_of(std::string_view key) {
+  Pin pin;
+  const bool over_cap = pins_.header().over_limbo_cap.load(std::memory_order_relaxed) != 0;
+  const bool hit = !over_cap && find(key, pin) == Answer::kFound;
+  count_lookup(hit);
+  return hit ? static_cast<std::int64_t>(pin.bytes().size()) : kMissed;
+}
+
 std::int64_t SharedStoreReader::copy(std::string_view key, std::span<const std::span<std::byte>> to) {
   Pin pin;
   const bool over_cap = pins_.header().over_limbo_cap.load(std::memory_order_relaxed) != 0;

@@ -37,16 +37,19 @@ class SharedStoreReader {
   static Result<std::unique_ptr<SharedStoreReader>> open(ClientFiles files, TouchClock& clock);
   ~SharedStoreReader();
 
+  static constexpr std::int64_t kMissed = -1, kTooLarge = -2;
+
   // Pins the object. Nothing: a miss, or the index never held still while we looked. Bytes whose checksum is in the
   // index are verified once in this process's time with them; damage is a miss.
   std::optional<Pin> lookup(std::string_view key);
+  // Its size, without a look at its bytes; kMissed. Counts as a use.
+  std::int64_t size_of(std::string_view key);
   // Whether it is readable now. A hint: nothing is held.
   bool contains(std::string_view key);
   // The same, and counts as a use.
   bool probe(std::string_view key);
   // Copies the object into `to`, one span after the other, and verifies it on the way where lookup() would. Its size;
   // kMissed; or kTooLarge when it is larger than the spans, which then are untouched.
-  static constexpr std::int64_t kMissed = -1, kTooLarge = -2;
   std::int64_t copy(std::string_view key, std::span<const std::span<std::byte>> to);
 
   // For those who have the master's lock to fall back on:

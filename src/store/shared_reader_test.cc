@@ -237,8 +237,11 @@ TEST_F(SharedReaderTest, DamagedBytesWithAChecksumAreAMissAndCounted) {
       Mapping::map(segment_file.get(), sizeof(SegmentHeader) + 8 * kBlockBytes, Mapping::Access::kReadWrite, "segment")
           .value();
   for (std::byte& byte : segment.bytes().subspan(sizeof(SegmentHeader))) byte ^= std::byte{1};
+  EXPECT_EQ(reader->size_of("b"), static_cast<std::int64_t>(kBlockBytes)) << "a size needs no look at the bytes";
+  EXPECT_EQ(reader->damaged_found(), 0u);
   EXPECT_FALSE(reader->lookup("b"));
   EXPECT_EQ(reader->damaged_found(), 1u);
+  EXPECT_EQ(reader->size_of("c"), SharedStoreReader::kMissed);
   EXPECT_TRUE(reader->lookup("a"));  // verified before; once is the promise
 }
 
