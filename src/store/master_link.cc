@@ -35,7 +35,9 @@ void add_counters(const Channel& channel, ClientCounters::Carrier& unix_socket, 
 // callers know them from this range.
 constexpr std::uint64_t kPortMin = 12300, kPorts = 2000;
 
-// Unmapping gigabytes takes the system a fifth of a second, which nobody who has left needs to wait for.
+// Unmapping gigabytes takes the system a fifth of a second, which nobody who has left needs to wait for. What takes no
+// time goes with its owner.
+constexpr std::uint64_t kLongToUnmap = std::uint64_t{256} << 20;
 void end_aside(std::vector<std::unique_ptr<Membership>> memberships) {
   try {
     std::thread([ended = std::move(memberships)]() mutable { ended.clear(); }).detach();
@@ -52,6 +54,7 @@ MasterLink::~MasterLink() {
     return;
   }
   if (!options_.keep_segment) (void)call(Op::kLeave, {});  // to the master that there is now
+  if (options_.segment_bytes < kLongToUnmap) return;
   MutexLock lock(join_mutex_);
   end_aside(std::move(memberships_));
 }
