@@ -54,7 +54,8 @@ MasterLink::~MasterLink() {
     return;
   }
   if (!options_.keep_segment) (void)call(Op::kLeave, {});  // to the master that there is now
-  if (options_.segment_bytes < kLongToUnmap) return;
+  // Who keeps the segment is dead for the master, and the segment parked, once all is closed.
+  if (options_.keep_segment || options_.segment_bytes < kLongToUnmap) return;
   MutexLock lock(join_mutex_);
   end_aside(std::move(memberships_));
 }
