@@ -305,8 +305,7 @@ HandleList StoreObject::batch_get_buffer(const KeyList& keys) {
   const std::shared_ptr<Session> session = session_;
   std::vector<Client::View> views(names.size());
   std::vector<Outcome> outcomes = outcomes_for(names.size());
-  if (const Call call(*this); call)
-    call.run([&](Client& client) { client.view(names.views(), views, outcomes); });
+  if (const Call call(*this); call) call.run([&](Client& client) { client.view(names.views(), views, outcomes); });
   HandleList list;
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (outcomes[i] == outcome_of(StoreCode::kOk)) {
