@@ -107,8 +107,9 @@ bool MasterCore::ranges_of_locked(std::uint32_t number, std::vector<Range>& rang
   if (meta.object_class >= kClasses) return false;
   if (!add(entry.location.load(std::memory_order_relaxed), entry.size.load(std::memory_order_relaxed), false))
     return false;
-  const bool reservation = state_of(entry.commit.load(std::memory_order_relaxed)) == EntryState::kReserved;
-  if (reservation || (meta.flags & kHeldByPin) != 0) return true;  // or one that was taken back from who has it pinned
+  const EntryState state = state_of(entry.commit.load(std::memory_order_relaxed));
+  // A reservation, or one that was taken back while its client has it pinned: there is no key.
+  if (state == EntryState::kReserved || (state == EntryState::kDying && (meta.flags & kHeldByPin) != 0)) return true;
   if (meta.key_bytes == 0 || meta.key_bytes > kKeyBytesMax) return false;
   if (meta.key_bytes <= kInlineKeyBytes) return true;
   const std::uint64_t key_at = entry.key[0].load(std::memory_order_relaxed);
