@@ -1,4 +1,4 @@
-// Internal to net: to be included before anything of Boost.Asio, so that all files see it configured alike.
+// For who uses Boost.Asio: to be included before anything of it, so that all files see it configured alike.
 #pragma once
 
 // The thread sanitizer doesn't know fences. Asio's are not needed with it: handlers are handed over under mutexes, too.

@@ -1,5 +1,9 @@
 // The messages by which objects are looked at: those of clients who can't do it by themselves, and those for what has
 // left memory.
+// clang-format off: before Asio
+#include "net/asio.h"
+// clang-format on
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
 

@@ -6,6 +6,10 @@
 // closed connection is only the reason to look.
 #pragma once
 
+// clang-format off: before Asio
+#include "net/asio.h"
+// clang-format on
+
 #include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 #include <map>
