@@ -288,6 +288,7 @@ class MasterCore {
   // reserving
   Result<void> check_size_locked(ObjectClass object_class, std::size_t bytes) NMC_REQUIRES(mutex_);
   Result<Space> reserve_locked(const Wish& wish) NMC_REQUIRES(mutex_);
+  Result<std::vector<Space>> reserve_each_locked(const Wish& wish, std::size_t count) NMC_REQUIRES(mutex_);
   bool may_go_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   bool could_hold_locked(std::size_t bytes, std::size_t count) NMC_REQUIRES(mutex_);
   bool is_lost_locked(std::uint32_t entry, const PinTable& owner, std::uint64_t now) NMC_REQUIRES(mutex_);

@@ -44,24 +44,19 @@ Result<std::vector<MasterCore::Space>> MasterCore::reserve_blocks(std::size_t co
   if (count > blocks_free_locked() && count > blocks_available_locked())
     return no_room_locked("blocks", count * options_.block_bytes);
   NMC_RETURN_IF_ERROR(make_block_room_locked(count));
-  std::vector<Space> spaces;
-  spaces.reserve(count);
-  while (spaces.size() < count) {
-    Result<Space> space = reserve_locked({ObjectClass::kBlock, options_.block_bytes, client});
-    if (!space) {
-      for (const Space& taken : spaces) abort_locked(taken.entry);
-      return Failure(std::move(space).error());
-    }
-    spaces.push_back(*space);
-  }
-  return spaces;
+  return reserve_each_locked({ObjectClass::kBlock, options_.block_bytes, client}, count);
 }
 
 Result<std::vector<MasterCore::Space>> MasterCore::reserve_all(const Wish& wish, std::size_t count) {
   MutexLock lock(mutex_);
   NMC_RETURN_IF_ERROR(check_size_locked(wish.object_class, wish.bytes));
   if (!could_hold_locked(wish.bytes, count)) return no_room_locked("blocks", count * wish.bytes);
+  return reserve_each_locked(wish, count);
+}
+
+Result<std::vector<MasterCore::Space>> MasterCore::reserve_each_locked(const Wish& wish, std::size_t count) {
   std::vector<Space> spaces;
+  spaces.reserve(count);
   while (spaces.size() < count) {
     Result<Space> space = reserve_locked(wish);
     if (!space) {
@@ -80,8 +75,8 @@ bool MasterCore::could_hold_locked(std::size_t bytes, std::size_t count) {
   std::uint64_t pieces = 0;
   for (const std::uint16_t number : mounted_locked()) {
     const SegmentSpace& space = segments_[number]->space;
-    pieces +=
-        space.pieces_possible(each, [this](std::uint32_t entry) NMC_NO_THREAD_SAFETY { return may_go_locked(entry); });
+    pieces += space.pieces_possible(each, count - pieces,
+                                    [this](std::uint32_t entry) NMC_NO_THREAD_SAFETY { return may_go_locked(entry); });
     if (pieces >= count) return true;
   }
   return false;

@@ -67,6 +67,19 @@ awaitable<Result<void>> drop_payload(Request& request, std::uint64_t bytes) {
   co_return Result<void>();
 }
 
+// The answer for one object's reservation.
+void put_copies(BodyWriter& body, std::span<const MasterCore::Space> spaces) {
+  put_code(body, StoreCode::kOk);
+  body.put_u8(static_cast<std::uint8_t>(spaces.size()));
+  for (const MasterCore::Space& space : spaces)
+    put_place(body, {space.entry, space.generation, space.at.segment, space.at.offset});
+}
+
+void abort_all(MasterCore& core, const MasterCore::Commit& commit) {
+  core.abort(commit.entry, commit.generation, commit.client);
+  for (const MasterCore::Held& copy : commit.copies) core.abort(copy.entry, copy.generation, commit.client);
+}
+
 }  // namespace
 
 NodeServer::Awaited NodeServer::handle(Session& session, Request& request) {
@@ -303,10 +316,7 @@ Reply NodeServer::reserve(Session& session, Request& request) {
       put_code(body, no_room_code(spaces.error()));
       continue;
     }
-    put_code(body, StoreCode::kOk);
-    body.put_u8(static_cast<std::uint8_t>(spaces->size()));
-    for (const MasterCore::Space& space : *spaces)
-      put_place(body, {space.entry, space.generation, space.at.segment, space.at.offset});
+    put_copies(body, *spaces);
   }
   operations_.count(Operation::kPutStart, sizes.size(), failed);
   return Reply(std::move(body));
@@ -331,11 +341,7 @@ Reply NodeServer::reserve_blocks(const MasterCore::Wish& wish, std::span<const s
     spaces = *std::move(reserved);
   }
   BodyWriter body;
-  for (const MasterCore::Space& space : spaces) {
-    put_code(body, StoreCode::kOk);
-    body.put_u8(1);
-    put_place(body, {space.entry, space.generation, space.at.segment, space.at.offset});
-  }
+  for (const MasterCore::Space& space : spaces) put_copies(body, std::span(&space, 1));
   operations_.count(Operation::kPutStart, sizes.size(), 0);
   return Reply(std::move(body));
 }
@@ -376,16 +382,12 @@ Reply NodeServer::commit(Session& session, Request& request) {
     const auto wrong = wrong_key(commit.key);
     // An object that only lies in the tier below has the key, too. (Held places are blocks: their key names the bytes.)
     if (!wrong && !keep && !commit.replace && tiers_ && tiers_->known_size(commit.key)) {
-      core_->abort(commit.entry, commit.generation, client);
-      for (const MasterCore::Held& copy : commit.copies) core_->abort(copy.entry, copy.generation, client);
+      abort_all(*core_, commit);
       put_code(body, StoreCode::kOk);
       continue;
     }
     const auto held = wrong ? Result<MasterCore::Held>(invalid_argument("key")) : core_->commit(commit);
-    if (!held && !keep) {
-      core_->abort(commit.entry, commit.generation, client);
-      for (const MasterCore::Held& copy : commit.copies) core_->abort(copy.entry, copy.generation, client);
-    }
+    if (!held && !keep) abort_all(*core_, commit);
     failed += held ? 0 : 1;
     put_code(body, wrong ? *wrong : held ? StoreCode::kOk : store_code_for(held.error()));
   }

@@ -43,7 +43,8 @@ std::uint64_t identity_of(Membership& shared) { return shared.reader().pins().id
 
 }  // namespace
 
-NodeStore::NodeStore(StoreOptions options) : Store(std::move(options)), link_(client_options(options_)) {}
+NodeStore::NodeStore(StoreOptions options)
+    : Store(std::move(options)), link_(client_options(options_)), silence_(*options_.clock, kSilence) {}
 
 Result<std::unique_ptr<NodeStore>> NodeStore::join(StoreOptions options) {
   if (options.block_bytes == 0) return invalid_argument("store: block_bytes is 0, a node's store is for blocks");
@@ -82,8 +83,7 @@ NodeStore::~NodeStore() {
 }
 
 Result<void> NodeStore::check_not_silent() const {
-  MutexLock lock(mutex_);
-  if (options_.clock->now() < silent_until_) return unavailable("store: {} didn't answer just now", options_.server);
+  if (silence_.holds()) return unavailable("store: {} didn't answer just now", options_.server);
   return {};
 }
 
@@ -92,8 +92,7 @@ Result<void> NodeStore::call(Op op, net::ByteSpan body, const MasterLink::OnRepl
   Result<void> done = link_.call(op, body, on_reply);
   if (!done && (done.error().code == ErrorCode::kUnavailable || done.error().code == ErrorCode::kDeadlineExceeded)) {
     log_warning("store: {}", done.error().message);
-    MutexLock lock(mutex_);
-    silent_until_ = options_.clock->now() + kSilence;
+    silence_.begin();
   }
   return done;
 }

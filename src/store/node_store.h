@@ -18,6 +18,7 @@
 #include "base/mutex.h"
 #include "base/result.h"
 #include "store/master_link.h"
+#include "store/silence.h"
 #include "store/store.h"
 
 namespace nmc::store {
@@ -42,7 +43,7 @@ class NodeStore final : public Store {
   std::size_t probe_run(std::span<const std::string> keys) const override;
   void touch_run(std::span<const Pin> chain) override;
   bool remove(std::string_view key) override;
-  Result<void> flush() override { return {}; }
+  Result<void> flush() override { return {}; }  // the disk is the master's, and so is its queue
   // The node's; pins, reservations and blocks_pinned are this process's. As of the last answer while there is none.
   StoreStats stats() const override;
 
@@ -53,7 +54,7 @@ class NodeStore final : public Store {
 
   // One message, unless the master has just shown that it doesn't answer.
   Result<void> call(Op op, net::ByteSpan body, const MasterLink::OnReply& on_reply = nullptr) const;
-  Result<void> check_not_silent() const NMC_EXCLUDES(mutex_);
+  Result<void> check_not_silent() const;
   std::optional<Reservation> take_spare() NMC_EXCLUDES(mutex_);
   bool keep_spare(const Reservation::Parts& parts) NMC_EXCLUDES(mutex_);
   void abandon(const Reservation::Parts& parts);
@@ -65,12 +66,12 @@ class NodeStore final : public Store {
   Result<StoreStats> ask_stats() const;
 
   mutable MasterLink link_;
+  mutable Silence silence_;
   std::size_t spares_max_ = 0;
   std::atomic<std::uint64_t> reservations_{0};  // spares not counted
 
   mutable Mutex mutex_;
   std::vector<Reservation::Parts> spares_ NMC_GUARDED_BY(mutex_);  // blocks, pinned like any reservation
-  mutable Nanos silent_until_ NMC_GUARDED_BY(mutex_){0};
   mutable StoreStats last_stats_ NMC_GUARDED_BY(mutex_);
   mutable Nanos last_stats_at_ NMC_GUARDED_BY(mutex_){0};
 };

@@ -26,29 +26,26 @@ Result<std::unique_ptr<RemoteMedium>> RemoteMedium::connect(ClientOptions option
   return std::unique_ptr<RemoteMedium>(new RemoteMedium(options.server, std::move(client), clock));
 }
 
-bool RemoteMedium::is_silent() const {
-  MutexLock lock(mutex_);
-  return clock_.now() < silent_until_;
-}
+RemoteMedium::RemoteMedium(std::string server, std::unique_ptr<Client> client, const Clock& clock)
+    : server_(std::move(server)), client_(std::move(client)), silence_(clock, kSilence) {}
 
 bool RemoteMedium::note(Outcome outcome) {
   if (!is_unreachable(outcome)) return true;
   errors_.fetch_add(1, std::memory_order_relaxed);
   log_warning("store: {} doesn't answer and is left alone for {} s", server_, kSilence / std::chrono::seconds(1));
-  MutexLock lock(mutex_);
-  silent_until_ = clock_.now() + kSilence;
+  silence_.begin();
   return false;
 }
 
 std::optional<std::uint64_t> RemoteMedium::size_of(std::string_view key) {
-  if (is_silent()) return std::nullopt;
+  if (silence_.holds()) return std::nullopt;
   const Outcome size = client_->size_of(key);
   return note(size) && size > 0 ? std::optional(static_cast<std::uint64_t>(size)) : std::nullopt;
 }
 
 std::vector<Outcome> RemoteMedium::ask_exists(std::span<const std::string_view> keys) {
   std::vector<Outcome> outcomes(keys.size(), 0);
-  if (!keys.empty() && !is_silent()) client_->exists(keys, outcomes);
+  if (!keys.empty() && !silence_.holds()) client_->exists(keys, outcomes);
   for (const Outcome outcome : outcomes) {
     if (!note(outcome)) break;
   }
@@ -68,7 +65,7 @@ std::size_t RemoteMedium::read(std::span<const TierRead> reads, std::string* why
     *why = injected->message;
     return 0;
   }
-  if (is_silent()) return 0;
+  if (silence_.holds()) return 0;
   std::vector<Client::Read> wanted;
   for (const TierRead& read : reads) wanted.push_back({read.key, std::span(&read.out, 1)});
   std::vector<Outcome> outcomes(reads.size());
@@ -98,7 +95,7 @@ Result<void> RemoteMedium::append(std::span<const TierItem> items) {
   std::vector<std::string_view> keys;
   for (const TierItem& item : items) keys.push_back(item.key);
   const std::vector<Outcome> there = ask_exists(keys);
-  if (is_silent()) return unavailable("store: {} doesn't answer", server_);
+  if (silence_.holds()) return unavailable("store: {} doesn't answer", server_);
   std::vector<Client::Put> puts;
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (there[i] != 1) puts.push_back({items[i].key, std::span(&items[i].payload, 1)});
@@ -120,7 +117,7 @@ Result<void> RemoteMedium::append(std::span<const TierItem> items) {
 }
 
 Result<void> RemoteMedium::remove(std::string_view key) {
-  if (is_silent()) return unavailable("store: {} doesn't answer", server_);
+  if (silence_.holds()) return unavailable("store: {} doesn't answer", server_);
   const Outcome outcome = client_->remove(key, true);
   if (!note(outcome)) return unavailable("store: {} doesn't answer", server_);
   return {};

@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/mutex.h"
 #include "store/client.h"
+#include "store/silence.h"
 #include "store/tier_medium.h"
 
 namespace nmc::store {
@@ -38,20 +38,16 @@ class RemoteMedium final : public TierMedium {
   void fill_stats(StoreStats& stats) const override;
 
  private:
-  RemoteMedium(std::string server, std::unique_ptr<Client> client, const Clock& clock)
-      : server_(std::move(server)), client_(std::move(client)), clock_(clock) {}
+  RemoteMedium(std::string server, std::unique_ptr<Client> client, const Clock& clock);
 
-  bool is_silent() const NMC_EXCLUDES(mutex_);
   // Whether the store answered; if not, it is left alone from now on.
-  bool note(Outcome outcome) NMC_EXCLUDES(mutex_);
+  bool note(Outcome outcome);
   std::vector<Outcome> ask_exists(std::span<const std::string_view> keys);
 
   const std::string server_;
   const std::unique_ptr<Client> client_;
-  const Clock& clock_;
+  Silence silence_;
   std::atomic<std::uint64_t> read_bytes_{0}, written_bytes_{0}, errors_{0};
-  mutable Mutex mutex_;
-  Nanos silent_until_ NMC_GUARDED_BY(mutex_){0};
 };
 
 }  // namespace nmc::store

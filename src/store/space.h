@@ -47,11 +47,11 @@ class SegmentSpace {
   // Blocks that could be taken now if every entry with evictable(entry) were gone.
   template <class Evictable>
   std::uint64_t blocks_possible(Evictable&& evictable) const {
-    return extents_.block_bytes() == 0 ? 0 : pieces_possible(extents_.block_bytes(), evictable);
+    return extents_.block_bytes() == 0 ? 0 : pieces_possible(extents_.block_bytes(), UINT64_MAX, evictable);
   }
-  // The same for pieces of another size, of a space without blocks.
+  // The same for pieces of another size, of a space without blocks. Counts until there are `enough`.
   template <class Evictable>
-  std::uint64_t pieces_possible(std::uint64_t piece_bytes, Evictable&& evictable) const;
+  std::uint64_t pieces_possible(std::uint64_t piece_bytes, std::uint64_t enough, Evictable&& evictable) const;
 
   // The entries that lie in the way of `bytes` in one piece, where the most recently used of them is oldest.
   // `stamp_of(entry)` is empty for an entry that can't go. Nothing: no such piece can be had.
@@ -87,7 +87,8 @@ bool SegmentSpace::all_entries(const OffsetAllocator::Chunk& chunk, Visit&& visi
 }
 
 template <class Evictable>
-std::uint64_t SegmentSpace::pieces_possible(std::uint64_t piece_bytes, Evictable&& evictable) const {
+std::uint64_t SegmentSpace::pieces_possible(std::uint64_t piece_bytes, std::uint64_t enough,
+                                            Evictable&& evictable) const {
   std::uint64_t pieces = 0, run_bytes = 0;
   for (auto at = heap_.first_chunk(); at != OffsetAllocator::kNone; at = heap_.next_chunk(at)) {
     const OffsetAllocator::Chunk chunk = heap_.chunk(at);
@@ -97,6 +98,7 @@ std::uint64_t SegmentSpace::pieces_possible(std::uint64_t piece_bytes, Evictable
       }
     } else if (!chunk.used || evictable(static_cast<std::uint32_t>(chunk.owner))) {
       run_bytes += chunk.bytes;
+      if (pieces + run_bytes / piece_bytes >= enough) break;
       continue;
     }
     pieces += run_bytes / piece_bytes;
