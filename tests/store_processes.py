@@ -1,6 +1,7 @@
 """Processes of the store's tests: a master that can be restarted in its folder, clients driven by lines, and how to
 stop, continue and end each by its pid."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -203,3 +204,14 @@ class Host:
         for process in self.started:
             process.kill()
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def running_host(bin_dir, logs, *master_flags):
+    """A Host whose master runs; nothing of it stays, however the test ends."""
+    host = Host(bin_dir, logs, *master_flags)
+    try:
+        host.start_master()
+        yield host
+    finally:
+        host.clean_up()

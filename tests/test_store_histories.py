@@ -9,7 +9,7 @@ import pathlib
 
 import pytest
 from store_history import Operation, find_faults, read_log
-from store_processes import MIB, SOAK, Host, eventually
+from store_processes import MIB, SOAK, eventually, running_host
 
 OPERATIONS = int(os.environ.get("NMC_HISTORY_OPERATIONS", 200_000 if SOAK else 6000))
 SEED = int(os.environ.get("NMC_HISTORY_SEED", 1))
@@ -25,12 +25,8 @@ RANGES = (
 
 @pytest.fixture
 def host(bin_dir, tmp_path):
-    running = Host(bin_dir, tmp_path, "--default_kv_lease_ttl=5")
-    try:
-        running.start_master()
+    with running_host(bin_dir, tmp_path, "--default_kv_lease_ttl=5") as running:
         yield running
-    finally:
-        running.clean_up()
 
 
 def test_two_who_put_one_key_leave_one_of_their_values_and_a_reader_always_finds_one(host):

@@ -5,19 +5,15 @@ import os
 import threading
 
 import pytest
-from store_processes import MIB, SOAK, Host
+from store_processes import MIB, SOAK, running_host
 
 GIVE_UP_MS = 1000  # a put waits for nothing but the master; that much is a machine that is busy with something else
 
 
 @pytest.fixture
 def host(bin_dir, tmp_path):
-    running = Host(bin_dir, tmp_path, "--default_kv_lease_ttl=5000")
-    try:
-        running.start_master()
+    with running_host(bin_dir, tmp_path, "--default_kv_lease_ttl=5000") as running:
         yield running
-    finally:
-        running.clean_up()
 
 
 def fill(client, prefix, first, count, size, batch=1, timeout_s=3600):
