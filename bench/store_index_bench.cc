@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -67,13 +68,18 @@ long involuntary_switches() {
   return usage.ru_nivcsw;
 }
 
-// Keeps the calling thread on the n-th core that the process may use, if there is one.
+// Keeps the calling thread on the n-th core that the process may use, if there is one. A thread begins with the cores
+// of the one that started it, so they are asked for once, before any thread is kept on one.
 void stay_on_core(int n) {
-  cpu_set_t all, one;
-  if (::sched_getaffinity(0, sizeof all, &all) != 0) return;
+  static const std::optional<cpu_set_t> all = [] {
+    cpu_set_t set;
+    return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::optional(set) : std::nullopt;
+  }();
+  if (!all) return;
+  cpu_set_t one;
   CPU_ZERO(&one);
   for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &all) || n-- > 0) continue;
+    if (!CPU_ISSET(core, &*all) || n-- > 0) continue;
     CPU_SET(core, &one);
     ::sched_setaffinity(0, sizeof one, &one);
     return;

@@ -145,7 +145,8 @@ bool MasterCore::sweep_limbo_locked() {
   limbo_.resize(kept);
   for (auto& client : clients_.all()) {
     const bool over = limbo_cap_ > 0 && client->table.client() != limbo_exempt_ && client->limbo_bytes > limbo_cap_;
-    client->table.header().over_limbo_cap.store(over ? 1 : 0, std::memory_order_relaxed);
+    SharedWord& told = client->table.header().over_limbo_cap;  // read with each lookup: left alone where it is right
+    if (told.load(std::memory_order_relaxed) != (over ? 1 : 0)) told.store(over ? 1 : 0, std::memory_order_relaxed);
   }
   return freed;
 }

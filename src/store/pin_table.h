@@ -154,7 +154,8 @@ class TouchClock {
 
   const Clock* clock_;
   bool is_real_;
-  std::atomic<std::uint64_t> last_{0};
+  alignas(64) std::atomic<std::uint64_t> last_{
+      0};  // written with each use: who only reads the time isn't to wait for it
 };
 
 }  // namespace nmc::store
