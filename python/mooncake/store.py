@@ -51,7 +51,7 @@ RegisteredBufferLeaseView = BufferLeaseView
 
 
 class MooncakeDistributedStore(_tensors.TensorCalls):
-    """A client of the store. Thread-safe; every call gives up the interpreter lock while it works.
+    """A client of the store. Thread-safe; calls give up the interpreter lock unless they are over in microseconds.
 
     Before `setup` and after `close` each call answers -600, or finds nothing. A forked child has to set up its own.
     """

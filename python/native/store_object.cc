@@ -273,7 +273,7 @@ nb::bytes StoreObject::get(std::string_view key) {
   if (!call) return no_bytes();
   if (call.reads_in_place()) {
     Client::View view;
-    const Outcome outcome = call.run([&](Client& client) { return client.view(key, view); });
+    const Outcome outcome = call.view(key, view);
     return outcome == outcome_of(StoreCode::kOk) ? copy_of(view) : no_bytes();
   }
   return call.receive(std::span(&key, 1)).front();
@@ -295,7 +295,7 @@ MaybeHandle StoreObject::get_buffer(std::string_view key) {
   const Call call(*this);
   if (!call) return nb::none();
   Client::View view;
-  const Outcome outcome = call.run([&](Client& client) { return client.view(key, view); });
+  const Outcome outcome = call.view(key, view);
   if (outcome != outcome_of(StoreCode::kOk)) return nb::none();
   return nb::cast(new BufferHandle(session, std::move(view)), nb::rv_policy::take_ownership);
 }
@@ -305,7 +305,7 @@ HandleList StoreObject::batch_get_buffer(const KeyList& keys) {
   const std::shared_ptr<Session> session = session_;
   std::vector<Client::View> views(names.size());
   std::vector<Outcome> outcomes = outcomes_for(names.size());
-  if (const Call call(*this); call) call.run([&](Client& client) { client.view(names.views(), views, outcomes); });
+  if (const Call call(*this); call) call.view(names.views(), views, outcomes);
   HandleList list;
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (outcomes[i] == outcome_of(StoreCode::kOk)) {
@@ -351,8 +351,12 @@ IntList StoreObject::batch_get_into_pieces(const KeyList& keys, const NumberList
   const Call call(*this);
   if (call && pieces.fits()) {
     std::vector<Client::Read> reads;
-    for (std::size_t i = 0; i < names.size(); ++i) reads.push_back({names[i], pieces.of(i)});
-    call.run([&](Client& client) { client.read(reads, outcomes); });
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      reads.push_back({names[i], pieces.of(i)});
+      for (const std::span<std::byte> piece : reads.back().to) bytes += piece.size();
+    }
+    call.read(names.size(), bytes, [&](Client& client) { client.read(reads, outcomes); });
   }
   return to_list(outcomes);
 }
@@ -437,7 +441,7 @@ IntList StoreObject::batch_is_exist(const KeyList& keys) {
 
 Outcome StoreObject::get_size(std::string_view key) {
   const Call call(*this);
-  return call ? call.run([&](Client& client) { return client.size_of(key); }) : kNotSetUp;
+  return call ? call.read(1, 0, [&](Client& client) { return client.size_of(key); }) : kNotSetUp;
 }
 
 Outcome StoreObject::remove(std::string_view key, bool force) {

@@ -85,7 +85,7 @@ IntList StoreObject::start_gets(const KeyList& keys) {
   const Call call(*this);
   if (!call) return to_list(outcomes);
   std::vector<Client::View> views(names.size());
-  call.run([&](Client& client) { client.view(names.views(), views, outcomes); });
+  call.view(names.views(), views, outcomes);
   // close() has ended the gets that were open, and mustn't be given another.
   if (session_ != session) return to_list(std::vector<Outcome>(names.size(), kRefused));
   for (std::size_t i = 0; i < names.size(); ++i) {

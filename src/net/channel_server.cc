@@ -19,6 +19,7 @@
 #include "net/listener.h"
 #include "net/ready_fd.h"
 #include "net/server_session.h"
+#include "net/spin.h"
 #include "net/tls.h"
 
 namespace nmc::net {
@@ -40,7 +41,7 @@ class ServerLoop {
   }
 
   void start() {
-    thread_ = std::thread([this] { context_.run(); });
+    thread_ = std::thread([this] { run(); });
   }
 
   // Accepted connections go to `loops` in turn. Before start().
@@ -64,6 +65,15 @@ class ServerLoop {
   }
 
  private:
+  // io_context::run(), but with a look at what comes next before sleep.
+  void run() {
+    Spin spin;
+    while (!context_.stopped()) {
+      if (context_.poll() > 0) continue;
+      if (!spin.catches([this] { return context_.poll() > 0 || context_.stopped(); })) context_.run_one();
+    }
+  }
+
   asio::awaitable<void> accept_all() {
     while (!stopping_) {
       UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

@@ -9,6 +9,7 @@
 #include "net/datagram.h"
 #include "net/socket_options.h"
 #include "net/span_cursor.h"
+#include "net/spin.h"
 
 namespace nmc::net {
 namespace {
@@ -53,10 +54,18 @@ class UnixClientWire final : public ClientWire {
 
  private:
   Result<void> receive_datagram(ReceivedDatagram& datagram, const Patience& patience) {
+    ssize_t count = -1;
+    const auto look = [&] {
+      count = ::recvmsg(fd_.get(), &datagram.message(), MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+      return count >= 0 || (errno != EAGAIN && errno != EINTR);
+    };
+    bool here = spin_.catches(look);
     Wait wait(patience);
     for (; !wait.over(); wait.interrupted()) {
-      set_wait(SO_RCVTIMEO, receive_timeout_, wait.left());
-      const ssize_t count = ::recvmsg(fd_.get(), &datagram.message(), MSG_CMSG_CLOEXEC);
+      if (!std::exchange(here, false)) {
+        set_wait(SO_RCVTIMEO, receive_timeout_, wait.left());
+        count = ::recvmsg(fd_.get(), &datagram.message(), MSG_CMSG_CLOEXEC);
+      }
       if (count > 0) {
         datagram.received(static_cast<std::size_t>(count));
         return {};
@@ -77,6 +86,7 @@ class UnixClientWire final : public ClientWire {
   std::unique_ptr<std::byte[]> buffer_;         // one datagram; pages of it that none ever reached cost nothing
   ByteSpan payload_;                            // what of it is still to be read
   Nanos send_timeout_{0}, receive_timeout_{0};  // as set; 0: not yet
+  Spin spin_;                                   // for replies
 };
 
 }  // namespace

@@ -79,8 +79,13 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Whether exists() and read() take no message, as on the master's host: they then wait for nobody. Stays as it is.
+  // Whether reads reach shared memory, as on the master's host. Stays as it is.
   virtual bool reads_in_place() const = 0;
+  // Whether exists(), size_of() and read() take no message now, so that they wait for nobody: they read in place, and
+  // the master has nothing below memory. (The first read of a segment still asks for it.)
+  virtual bool reads_at_once() const = 0;
+  // Whether view() of these waits for nobody now, and has at most so many bytes to look at. A hint: counts as no use.
+  virtual bool at_hand(std::span<const std::string_view> keys, std::uint64_t bytes_max) = 0;
 
   // "hostname:port", by which others prefer this client's segment.
   virtual const std::string& name() const = 0;

@@ -44,6 +44,22 @@ class NodeClient final : public Client {
 
   bool reads_in_place() const override { return link_.on_this_host(); }
 
+  bool reads_at_once() const override {
+    Membership* const shared = link_.membership();
+    return shared != nullptr && !shared->reader().index().has_tier_below();
+  }
+
+  bool at_hand(std::span<const std::string_view> keys, std::uint64_t bytes_max) override {
+    if (!reads_at_once()) return false;
+    std::uint64_t bytes = 0;
+    for (const std::string_view key : keys) {
+      const auto found = link_.membership()->reader().at_hand(key);
+      if (!found || *found > bytes_max - bytes) return false;
+      bytes += *found;
+    }
+    return true;
+  }
+
   const std::string& name() const override { return link_.name(); }
 
   Outcome exists(std::string_view key) override {

@@ -109,6 +109,26 @@ TEST_P(NodeTest, WhatIsPutIsReadByteForByte) {
   EXPECT_EQ(get(*client, "none"), "OBJECT_NOT_FOUND");
 }
 
+TEST_P(NodeTest, AtHandIsWhatCanBeReadNowWithoutAMessage) {
+  const auto owner = connect(Path::kShared, 64 << 20);
+  const auto client = connect();
+  const bool shared = GetParam() == Path::kShared;
+  const auto at_hand = [&](std::vector<std::string_view> keys, std::uint64_t bytes_max) {
+    return client->at_hand(keys, bytes_max);
+  };
+  EXPECT_EQ(client->reads_at_once(), shared);
+  EXPECT_EQ(at_hand({"none"}, 0), shared);  // the answer is no
+
+  ASSERT_EQ(put(*owner, "a", "four"), 0);
+  ASSERT_EQ(put(*owner, "b", "four"), 0);
+  EXPECT_FALSE(at_hand({"a"}, 100)) << "its segment isn't known yet";
+  EXPECT_EQ(get(*client, "a"), "four");
+  EXPECT_EQ(at_hand({"a"}, 4), shared);
+  EXPECT_FALSE(at_hand({"a"}, 3));
+  EXPECT_EQ(at_hand({"a", "none", "b"}, 8), shared);
+  EXPECT_FALSE(at_hand({"a", "none", "b"}, 7));
+}
+
 TEST_P(NodeTest, ABatchOfSmallAndLargeObjectsComesByteForByte) {
   const auto owner = connect(Path::kShared, 64 << 20);
   const auto client = connect();

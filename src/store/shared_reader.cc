@@ -225,6 +225,17 @@ bool SharedStoreReader::probe(std::string_view key) {
   return true;
 }
 
+std::optional<std::uint64_t> SharedStoreReader::at_hand(std::string_view key) {
+  const auto number = look<false>(key);
+  if (!number) return 0;
+  const IndexEntry& entry = view_.entry(*number);
+  const std::size_t segment = unpack_location(entry.location.load(std::memory_order_relaxed)).segment;
+  const std::uint64_t incarnation = incarnation_of(view_.segment_word(segment));
+  const MappedSegment* mapped = segment < kSegmentsMax ? segments_[segment].load(std::memory_order_acquire) : nullptr;
+  if (mapped == nullptr || mapped->incarnation != incarnation) return std::nullopt;
+  return entry.size.load(std::memory_order_relaxed);
+}
+
 std::optional<std::uint32_t> SharedStoreReader::look_slowly(std::string_view key, std::uint64_t hash) {
   if (key.size() > kInlineKeyBytes) {  // equality of a long key is seen only under a pin
     Pin pin;

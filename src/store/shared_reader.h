@@ -48,6 +48,9 @@ class SharedStoreReader {
   bool contains(std::string_view key);
   // The same, and counts as a use.
   bool probe(std::string_view key);
+  // How many bytes a lookup would have before it now, 0 for a miss; nothing if it would first ask for their segment.
+  // As much a hint as contains().
+  std::optional<std::uint64_t> at_hand(std::string_view key);
   // Copies the object into `to`, one span after the other, and verifies it on the way where lookup() would. Its size;
   // kMissed; or kTooLarge when it is larger than the spans, which then are untouched.
   std::int64_t copy(std::string_view key, std::span<const std::span<std::byte>> to);

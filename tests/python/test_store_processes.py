@@ -241,6 +241,29 @@ def test_a_call_that_waits_lets_other_threads_run_and_close_waits_for_it(stoppab
     assert (codes, closed) == ([0], [0])
 
 
+def test_a_read_that_asks_the_disk_lets_other_threads_run(start_master, open_store, memory, tmp_path):
+    master = start_master(f"--disk-dir={tmp_path}", "--disk-bytes=64MiB")
+    store = open_store(address=master.address)
+    assert store.put("key", b"value") == 0
+    reads = {
+        "get": (lambda: store.get("absent"), b""),
+        "get_buffer": (lambda: store.get_buffer("absent"), None),
+        "get_into": (lambda: store.get_into("absent", memory.ptr, 5), -704),
+        "is_exist": (lambda: store.is_exist("absent"), 0),
+        "get_size": (lambda: store.get_size("absent"), -704),
+    }
+    for name, (read, expected) in reads.items():
+        master.signal(signal.SIGSTOP)
+        reading, answers = begin(read)
+        looks = iter([False] * 5 + [True])
+        eventually(lambda: sleeps(reading) and next(looks))
+        assert reading.is_alive() and store.get("key") == b"value", name
+        # Did the reader keep Python's lock, this came only when it had given up, without this answer.
+        master.signal(signal.SIGCONT)
+        reading.join(TIMEOUT_S)
+        assert answers == [expected], name
+
+
 def test_health_is_told_without_a_master(start_master, open_store):
     master = start_master()
     store = open_store(address=master.address)
