@@ -39,28 +39,33 @@ std::uint64_t short_word(std::string_view key) {
 
 }  // namespace
 
-bool entry_may_hold(const IndexEntry& entry, std::string_view key, std::uint64_t hash) {
-  if (entry.key_hash.load(std::memory_order_acquire) != hash) return false;
-  if (unpack_meta(entry.meta.load(std::memory_order_acquire)).key_bytes != key.size()) return false;
-  if (key.size() > kInlineKeyBytes) return true;
-  const auto stored = [&](std::size_t i) { return entry.key[i].load(std::memory_order_acquire); };
-  if (key.size() < 8) return stored(0) == short_word(key);
+bool IndexView::may_hold(std::uint32_t number, std::string_view key, std::uint64_t hash) const {
+  const IndexEntry& entry = entries_[number];
+  if (unpack_extent(entry.extent.load(std::memory_order_acquire)).key_bytes != key.size()) return false;
+  if (key.size() > kInlineKeyBytes) return rests_[number].key_hash.load(std::memory_order_acquire) == hash;
+  const auto first = [&](std::size_t i) { return entry.key[i].load(std::memory_order_acquire); };
+  if (key.size() < 8) return first(0) == short_word(key);
+  const auto more = [&](std::size_t i) { return rests_[number].key[i].load(std::memory_order_acquire); };
   const std::size_t words = key.size() / 8, rest = key.size() % 8;
+  std::uint64_t differ = 0;
+  const auto compare = [&](std::uint64_t stored, std::size_t i) { differ |= stored ^ word_at(key.data() + 8 * i); };
   // The key's last eight bytes, less those that are in whole words: no call for a few bytes. What differs is gathered
   // rather than asked for word by word: almost always nothing does.
-  std::uint64_t differ = rest == 0 ? 0 : stored(words) ^ word_at(key.data() + key.size() - 8) >> (64 - 8 * rest);
-  const auto compare = [&](std::size_t i) { differ |= stored(i) ^ word_at(key.data() + 8 * i); };
-  static_assert(kInlineKeyWords == 9);
+  if (rest != 0) {
+    const std::uint64_t last = words < kFirstKeyWords ? first(words) : more(words - kFirstKeyWords);
+    differ = last ^ word_at(key.data() + key.size() - 8) >> (64 - 8 * rest);
+  }
+  static_assert(kFirstKeyWords == 5 && kMoreKeyWords == 4);
   switch (words) {
-    case 9: compare(8); [[fallthrough]];
-    case 8: compare(7); [[fallthrough]];
-    case 7: compare(6); [[fallthrough]];
-    case 6: compare(5); [[fallthrough]];
-    case 5: compare(4); [[fallthrough]];
-    case 4: compare(3); [[fallthrough]];
-    case 3: compare(2); [[fallthrough]];
-    case 2: compare(1); [[fallthrough]];
-    default: compare(0);
+    case 9: compare(more(3), 8); [[fallthrough]];
+    case 8: compare(more(2), 7); [[fallthrough]];
+    case 7: compare(more(1), 6); [[fallthrough]];
+    case 6: compare(more(0), 5); [[fallthrough]];
+    case 5: compare(first(4), 4); [[fallthrough]];
+    case 4: compare(first(3), 3); [[fallthrough]];
+    case 3: compare(first(2), 2); [[fallthrough]];
+    case 2: compare(first(1), 1); [[fallthrough]];
+    default: compare(first(0), 0);
   }
   return differ == 0;
 }
@@ -75,7 +80,7 @@ Result<IndexView> IndexView::over(std::span<const std::byte> file) {
   const std::uint64_t entries = header->entry_count;
   const std::uint64_t slots = header->first_slot_count;
   const std::uint32_t tables = header->table_count;
-  if (header->header_bytes != sizeof(IndexHeader) || header->entry_bytes != sizeof(IndexEntry) ||
+  if (header->header_bytes != sizeof(IndexHeader) || header->entry_bytes != kIndexEntryBytes ||
       header->file_bytes != file.size()) {
     return corrupt("index: header doesn't describe a file of {} bytes", file.size());
   }
@@ -84,7 +89,7 @@ Result<IndexView> IndexView::over(std::span<const std::byte> file) {
     return corrupt("index: {} entries and {} slot tables from {} slots on", entries, tables, slots);
   }
   const std::uint64_t slot_bytes = slots_before(slots, tables) * sizeof(SharedWord);
-  const std::uint64_t entry_bytes = entries * sizeof(IndexEntry);
+  const std::uint64_t entry_bytes = entries * kIndexEntryBytes;
   if (header->entries_offset < sizeof(IndexHeader) || header->entries_offset % alignof(IndexEntry) != 0 ||
       header->slots_offset % 64 != 0 || header->entries_offset > file.size() ||
       entry_bytes > file.size() - header->entries_offset ||
@@ -96,6 +101,7 @@ Result<IndexView> IndexView::over(std::span<const std::byte> file) {
   IndexView view;
   view.header_ = header;
   view.entries_ = reinterpret_cast<const IndexEntry*>(file.data() + header->entries_offset);
+  view.rests_ = reinterpret_cast<const IndexEntryRest*>(view.entries_ + entries);
   view.boot_id_ = header->boot_id;
   view.entry_count_ = header->entry_count;
   view.table_count_ = tables;
@@ -115,7 +121,7 @@ Result<IndexWriter> IndexWriter::create(SharedFiles& files, Entries entries, std
   std::uint32_t tables = 2;
   while (slots << (tables / 2 - 1) < slots_for(most)) tables += 2;
   const std::uint64_t entries_offset = sizeof(IndexHeader);
-  const std::uint64_t slots_offset = align_to_page(entries_offset + std::uint64_t{most} * sizeof(IndexEntry));
+  const std::uint64_t slots_offset = align_to_page(entries_offset + std::uint64_t{most} * kIndexEntryBytes);
   const std::uint64_t bytes = align_to_page(slots_offset + slots_before(slots, tables) * sizeof(SharedWord));
   NMC_ASSIGN_OR_RETURN(UniqueFd fd, files.create(kFileName, bytes));
   NMC_RETURN_IF_ERROR(reserve_memory(fd.get(), 0, sizeof(IndexHeader), "the index"));
@@ -126,7 +132,7 @@ Result<IndexWriter> IndexWriter::create(SharedFiles& files, Entries entries, std
   header->header_bytes = sizeof(IndexHeader);
   header->file_bytes = bytes;
   header->boot_id = boot_id;
-  header->entry_bytes = sizeof(IndexEntry);
+  header->entry_bytes = kIndexEntryBytes;
   header->entry_count = most;
   header->first_slot_count = static_cast<std::uint32_t>(slots);
   header->table_count = tables;
@@ -152,6 +158,8 @@ Result<IndexWriter> IndexWriter::adopt(UniqueFd fd) {
   const IndexHeader& header = *writer.header_;
   NMC_RETURN_IF_ERROR(
       keep_memory(writer.fd(), 0, header.entries_offset + std::uint64_t{ready} * sizeof(IndexEntry), "the index"));
+  NMC_RETURN_IF_ERROR(
+      keep_memory(writer.fd(), writer.rests_offset(), std::uint64_t{ready} * sizeof(IndexEntryRest), "the index"));
   const std::uint32_t tables = 2 * writer.size_class_for(ready) + 2;
   NMC_RETURN_IF_ERROR(keep_memory(writer.fd(), header.slots_offset,
                                   slots_before(header.first_slot_count, tables) * sizeof(SharedWord), "the index"));
@@ -164,7 +172,12 @@ IndexWriter::IndexWriter(UniqueFd fd, Mapping mapping, const IndexView& view)
       mapping_(std::move(mapping)),
       view_(view),
       header_(reinterpret_cast<IndexHeader*>(mapping_.data())),
-      entries_(reinterpret_cast<IndexEntry*>(mapping_.data() + header_->entries_offset)) {}
+      entries_(reinterpret_cast<IndexEntry*>(mapping_.data() + header_->entries_offset)),
+      rests_(reinterpret_cast<IndexEntryRest*>(mapping_.data() + rests_offset())) {}
+
+std::uint64_t IndexWriter::rests_offset() const {
+  return header_->entries_offset + std::uint64_t{view_.entry_count()} * sizeof(IndexEntry);
+}
 
 std::uint64_t IndexWriter::flips() const { return header_->table_word.load(std::memory_order_relaxed) >> 8; }
 
@@ -192,9 +205,12 @@ Result<void> IndexWriter::reserve_tables(std::uint32_t size_class) {
 Result<void> IndexWriter::grow(std::uint32_t ready) {
   const std::uint32_t before = view_.entries_ready();
   NMC_REQUIRE(ready > before && ready <= view_.entry_count(), "{} entries, {} wanted", before, ready);
-  const std::uint64_t begin = header_->entries_offset + std::uint64_t{before} * sizeof(IndexEntry);
-  NMC_RETURN_IF_ERROR(
-      reserve_memory(fd_.get(), begin, std::uint64_t{ready - before} * sizeof(IndexEntry), "the index's entries"));
+  const auto reserve_halves = [&](std::uint64_t array, std::size_t half_bytes) {
+    const std::uint64_t begin = array + std::uint64_t{before} * half_bytes;
+    return reserve_memory(fd_.get(), begin, std::uint64_t{ready - before} * half_bytes, "the index's entries");
+  };
+  NMC_RETURN_IF_ERROR(reserve_halves(header_->entries_offset, sizeof(IndexEntry)));
+  NMC_RETURN_IF_ERROR(reserve_halves(rests_offset(), sizeof(IndexEntryRest)));
   const std::uint32_t size_class = size_class_for(ready);
   if (size_class != active() / 2) NMC_RETURN_IF_ERROR(reserve_tables(size_class));
   for (std::uint32_t number = ready; number > before; --number) free_.push_back(number - 1);
@@ -211,6 +227,26 @@ std::optional<std::uint32_t> IndexWriter::take_entry() {
 }
 
 void IndexWriter::give_entry(std::uint32_t number) { free_.push_back(number); }
+
+void IndexWriter::write_key(std::uint32_t number, std::string_view key) {
+  NMC_REQUIRE(key.size() <= kInlineKeyBytes, "bytes={}", key.size());
+  std::array<std::uint64_t, kInlineKeyWords> words{};
+  std::memcpy(words.data(), key.data(), key.size());
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    SharedWord& word = i < kFirstKeyWords ? entries_[number].key[i] : rests_[number].key[i - kFirstKeyWords];
+    word.store(words[i], std::memory_order_release);
+  }
+}
+
+std::string IndexWriter::read_key(std::uint32_t number, std::size_t bytes) const {
+  NMC_REQUIRE(bytes <= kInlineKeyBytes, "bytes={}", bytes);
+  std::array<std::uint64_t, kInlineKeyWords> words;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const SharedWord& word = i < kFirstKeyWords ? entries_[number].key[i] : rests_[number].key[i - kFirstKeyWords];
+    words[i] = word.load(std::memory_order_relaxed);
+  }
+  return std::string(reinterpret_cast<const char*>(words.data()), bytes);
+}
 
 void IndexWriter::put_slot(const SlotTable& table, std::uint64_t hash, std::uint64_t slot) {
   std::uint32_t at = static_cast<std::uint32_t>(hash) & table.mask;
@@ -279,8 +315,7 @@ void IndexWriter::rebuild() {
   for (std::uint64_t i = 0; i <= from.mask; ++i) {
     const std::uint64_t slot = from.slots[i].load(std::memory_order_relaxed);
     if (slot == IndexView::kEmptySlot || slot == IndexView::kTombstone) continue;
-    const std::uint64_t hash = entries_[static_cast<std::uint32_t>(slot) - 1].key_hash.load(std::memory_order_relaxed);
-    put_slot(table(next), hash, slot);
+    put_slot(table(next), key_hash(static_cast<std::uint32_t>(slot) - 1), slot);
   }
   flip_to(next);
 }
@@ -288,8 +323,7 @@ void IndexWriter::rebuild() {
 void IndexWriter::restore_slots(std::span<const std::uint32_t> entries) {
   const std::uint32_t next = clear_next_table();
   for (const std::uint32_t number : entries) {
-    const std::uint64_t hash = entries_[number].key_hash.load(std::memory_order_relaxed);
-    put_slot(table(next), hash, IndexView::make_slot(hash, number));
+    put_slot(table(next), key_hash(number), IndexView::make_slot(key_hash(number), number));
   }
   flip_to(next);
 }

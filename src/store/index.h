@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -33,7 +34,7 @@
 namespace nmc::store {
 
 inline constexpr std::array<char, 8> kIndexMagic = {'N', 'M', 'C', 'I', 'N', 'D', 'X', '1'};
-inline constexpr std::uint32_t kIndexVersion = 2;
+inline constexpr std::uint32_t kIndexVersion = 3;
 inline constexpr std::uint32_t kIndexEntriesMax = std::uint32_t{1} << 28;
 
 inline constexpr std::size_t kSegmentsMax = 1024;
@@ -57,12 +58,12 @@ struct IndexHeader {
   std::uint32_t version;
   std::uint32_t header_bytes;
   std::uint64_t file_bytes;
-  std::uint64_t boot_id;  // of the store that made it; segments and pin tables carry the same
-  std::uint32_t entry_bytes;
+  std::uint64_t boot_id;           // of the store that made it; segments and pin tables carry the same
+  std::uint32_t entry_bytes;       // of an entry's two halves together
   std::uint32_t entry_count;       // the most there can be
   std::uint32_t first_slot_count;  // of slot tables 0 and 1, a power of two; tables 2k and 2k + 1 have this << k
   std::uint32_t table_count;
-  std::uint64_t entries_offset;
+  std::uint64_t entries_offset;       // all first halves, then all others
   std::uint64_t slots_offset;         // table 0, then the others in order
   alignas(64) SharedWord table_word;  // flips << 8 | number of the active table
   SharedWord entries_ready;           // entries below have memory; only grows
@@ -75,42 +76,56 @@ struct IndexHeader {
 };
 static_assert(offsetof(IndexHeader, table_word) == 64 && offsetof(IndexHeader, segments) == 4096);
 
-inline constexpr std::size_t kInlineKeyWords = 9;
+// An entry has two halves, which lie in arrays of their own, so that what is looked at often lies close together. The
+// first is all that a look reads of a key of up to 40 bytes: a cache line.
+inline constexpr std::size_t kFirstKeyWords = 5, kMoreKeyWords = 4, kInlineKeyWords = kFirstKeyWords + kMoreKeyWords;
 inline constexpr std::size_t kInlineKeyBytes = kInlineKeyWords * 8;
 
-// What a look needs comes first: with a key of up to 40 bytes it stays in one cache line.
-struct alignas(128) IndexEntry {
-  SharedWord commit;                            // make_commit_word(); stored last
-  SharedWord key_hash;                          // checksum64(key)
-  SharedWord meta;                              // key length | class << 16 | flags << 24 | next replica << 32
-  std::array<SharedWord, kInlineKeyWords> key;  // zero-padded; a longer key: key[0] is its location in a segment
-  SharedWord size;                              // of the object, bytes
-  SharedWord location;                          // segment << 48 | offset
-  SharedWord checksum;                          // checksum64(bytes); valid with kChecksumValid
-  SharedWord owner;                             // who reserved it: epoch << 32 | client
+struct alignas(64) IndexEntry {
+  SharedWord commit;                           // make_commit_word(); stored last
+  SharedWord location;                         // segment << 48 | offset
+  SharedWord extent;                           // object's bytes | has a checksum << 47 | key's bytes << 48
+  std::array<SharedWord, kFirstKeyWords> key;  // zero-padded; a longer key: key[0] is its location in a segment
 };
-static_assert(sizeof(IndexEntry) == 128);
+struct alignas(64) IndexEntryRest {
+  std::array<SharedWord, kMoreKeyWords> key;
+  SharedWord key_hash;  // checksum64(key)
+  SharedWord checksum;  // checksum64(bytes), if the entry has one
+  SharedWord owner;     // who reserved it: epoch << 32 | client
+  SharedWord meta;      // class | flags << 8 | next replica << 32
+};
+static_assert(sizeof(IndexEntry) == 64 && sizeof(IndexEntryRest) == 64);
+inline constexpr std::size_t kIndexEntryBytes = sizeof(IndexEntry) + sizeof(IndexEntryRest);
+
+struct EntryExtent {
+  std::uint64_t bytes = 0;  // of the object, below 2^47
+  bool has_checksum = false;
+  std::uint16_t key_bytes = 0;
+};
+constexpr std::uint64_t pack_extent(EntryExtent extent) {
+  return extent.bytes | std::uint64_t{extent.has_checksum} << 47 | std::uint64_t{extent.key_bytes} << 48;
+}
+constexpr EntryExtent unpack_extent(std::uint64_t word) {
+  return {word & ((std::uint64_t{1} << 47) - 1), (word >> 47 & 1) != 0, static_cast<std::uint16_t>(word >> 48)};
+}
 
 // Flags of an entry.
-inline constexpr std::uint8_t kChecksumValid = 1;
-inline constexpr std::uint8_t kReplica = 2;  // another copy of an object; found through its first copy, has no slot
-inline constexpr std::uint8_t kSoftPinned = 4;
-inline constexpr std::uint8_t kHardPinned = 8;
-inline constexpr std::uint8_t kHeldByPin = 16;  // of a reservation: its client has it pinned for as long as it wants it
+inline constexpr std::uint8_t kReplica = 1;  // another copy of an object; found through its first copy, has no slot
+inline constexpr std::uint8_t kSoftPinned = 2;
+inline constexpr std::uint8_t kHardPinned = 4;
+inline constexpr std::uint8_t kHeldByPin = 8;  // of a reservation: its client has it pinned for as long as it wants it
 
 struct EntryMeta {
-  std::uint16_t key_bytes = 0;
   std::uint8_t object_class = 0;
   std::uint8_t flags = 0;
   std::uint32_t next_replica = 0;  // entry number + 1 of the next copy, 0: none
 };
 constexpr std::uint64_t pack_meta(EntryMeta meta) {
-  return meta.key_bytes | std::uint64_t{meta.object_class} << 16 | std::uint64_t{meta.flags} << 24 |
-         std::uint64_t{meta.next_replica} << 32;
+  return meta.object_class | std::uint64_t{meta.flags} << 8 | std::uint64_t{meta.next_replica} << 32;
 }
 constexpr EntryMeta unpack_meta(std::uint64_t word) {
-  return {static_cast<std::uint16_t>(word), static_cast<std::uint8_t>(word >> 16),
-          static_cast<std::uint8_t>(word >> 24), static_cast<std::uint32_t>(word >> 32)};
+  return {static_cast<std::uint8_t>(word), static_cast<std::uint8_t>(word >> 8),
+          static_cast<std::uint32_t>(word >> 32)};
 }
 
 struct Location {
@@ -121,10 +136,6 @@ constexpr std::uint64_t pack_location(Location at) { return std::uint64_t{at.seg
 constexpr Location unpack_location(std::uint64_t word) {
   return {static_cast<std::uint16_t>(word >> 48), word & ((std::uint64_t{1} << 48) - 1)};
 }
-
-// True when `entry` says that its key has `hash` and, if it is short enough to be inline, equals `key`. Any bytes that
-// change while this looks belong to another generation: the caller re-reads the commit word.
-bool entry_may_hold(const IndexEntry& entry, std::string_view key, std::uint64_t hash);
 
 // A reader's view of a mapped index. Copyable; the mapping outlives it. Thread-safe.
 class IndexView {
@@ -140,7 +151,12 @@ class IndexView {
     const std::uint64_t ready = header_->entries_ready.load(std::memory_order_acquire);
     return ready < entry_count_ ? static_cast<std::uint32_t>(ready) : entry_count_;
   }
-  const IndexEntry& entry(std::uint32_t number) const { return entries_[number]; }  // below entries_ready()
+  // Of a number below entries_ready().
+  const IndexEntry& entry(std::uint32_t number) const { return entries_[number]; }
+  const IndexEntryRest& rest(std::uint32_t number) const { return rests_[number]; }
+  // Whether the entry says that it has this key; of one that isn't inline, that its key is as long and has `hash`. Any
+  // bytes that change while this looks belong to another generation: the caller re-reads the commit word.
+  bool may_hold(std::uint32_t number, std::string_view key, std::uint64_t hash) const;
   // The word of a segment number; 0 (never mounted) beyond the last.
   std::uint64_t segment_word(std::size_t segment) const {
     return segment < kSegmentsMax ? header_->segments[segment].load(std::memory_order_acquire) : 0;
@@ -181,6 +197,7 @@ class IndexView {
 
   const IndexHeader* header_ = nullptr;
   const IndexEntry* entries_ = nullptr;
+  const IndexEntryRest* rests_ = nullptr;
   std::uint64_t boot_id_ = 0;
   std::uint32_t entry_count_ = 0;
   std::uint32_t table_count_ = 0;
@@ -234,6 +251,23 @@ class IndexWriter {
   int fd() const { return fd_.get(); }
   const IndexView& view() const { return view_; }
   IndexEntry& entry(std::uint32_t number) { return entries_[number]; }
+  IndexEntryRest& rest(std::uint32_t number) { return rests_[number]; }
+  std::uint64_t key_hash(std::uint32_t number) const { return rests_[number].key_hash.load(std::memory_order_relaxed); }
+  EntryExtent extent(std::uint32_t number) const {
+    return unpack_extent(entries_[number].extent.load(std::memory_order_relaxed));
+  }
+  void set_extent(std::uint32_t number, EntryExtent extent) {
+    entries_[number].extent.store(pack_extent(extent), std::memory_order_release);
+  }
+  EntryMeta meta(std::uint32_t number) const {
+    return unpack_meta(rests_[number].meta.load(std::memory_order_relaxed));
+  }
+  void set_meta(std::uint32_t number, EntryMeta meta) {
+    rests_[number].meta.store(pack_meta(meta), std::memory_order_release);
+  }
+  // Of a key of up to kInlineKeyBytes.
+  void write_key(std::uint32_t number, std::string_view key);
+  std::string read_key(std::uint32_t number, std::size_t bytes) const;
   std::uint64_t epoch() const { return view_.epoch(); }
   void set_tier_below(bool there) { header_->below.store(there ? 1 : 0, std::memory_order_relaxed); }
   std::uint64_t flips() const;
@@ -272,6 +306,7 @@ class IndexWriter {
   std::uint32_t active() const;
   std::uint32_t size_class_for(std::uint32_t entries) const;
   Result<void> reserve_tables(std::uint32_t size_class);
+  std::uint64_t rests_offset() const;
   // An emptied table of the size for the entries there are now, other than the active one.
   std::uint32_t find_slot(std::uint64_t hash, std::uint32_t number);
   std::uint32_t clear_next_table();
@@ -284,6 +319,7 @@ class IndexWriter {
   IndexView view_;
   IndexHeader* header_;
   IndexEntry* entries_;
+  IndexEntryRest* rests_;
   std::vector<std::uint32_t> free_;  // derived: what no slot and no reservation uses
   std::uint32_t live_slots_ = 0;
   std::uint32_t tombstones_ = 0;

@@ -25,11 +25,9 @@ class IndexTest : public testing::Test {
     const std::uint32_t number = index_.take_entry().value();
     IndexEntry& entry = index_.entry(number);
     Pins::set_reserved(entry.commit, ++generation_);
-    entry.key_hash.store(checksum64(key), std::memory_order_release);
-    entry.meta.store(pack_meta({static_cast<std::uint16_t>(key.size()), 0, 0, 0}), std::memory_order_release);
-    std::array<std::uint64_t, kInlineKeyWords> words{};
-    std::memcpy(words.data(), key.data(), key.size());
-    for (std::size_t i = 0; i < words.size(); ++i) entry.key[i].store(words[i], std::memory_order_release);
+    index_.rest(number).key_hash.store(checksum64(key), std::memory_order_release);
+    index_.set_extent(number, {.key_bytes = static_cast<std::uint16_t>(key.size())});
+    index_.write_key(number, key);
     index_.add_slot(checksum64(key), number);
     Pins::publish(entry.commit);
     return number;
@@ -43,9 +41,8 @@ class IndexTest : public testing::Test {
   static IndexView::ProbeEnd probe(const IndexView& view, std::string_view key) {
     const std::uint64_t hash = checksum64(key);
     return view.probe(hash, [&](std::uint32_t number) {
-      const IndexEntry& entry = view.entry(number);
-      return state_of(entry.commit.load(std::memory_order_acquire)) == EntryState::kCommitted &&
-             entry_may_hold(entry, key, hash);
+      return state_of(view.entry(number).commit.load(std::memory_order_acquire)) == EntryState::kCommitted &&
+             view.may_hold(number, key, hash);
     });
   }
   bool has(std::string_view key) { return probe(index_.view(), key) == IndexView::ProbeEnd::kStopped; }
@@ -72,15 +69,16 @@ TEST_F(IndexTest, AKeyOfAnyLengthEqualsItselfAndNoneThatDiffersInOneByte) {
     std::string key;
     for (std::size_t i = 0; i < length; ++i) key.push_back(static_cast<char>(i * 37 + length));
     const std::uint32_t number = add(key);
-    const IndexEntry& entry = index_.view().entry(number);
+    const IndexView& view = index_.view();
     const std::uint64_t hash = checksum64(key);
-    EXPECT_TRUE(entry_may_hold(entry, key, hash)) << length;
-    EXPECT_FALSE(entry_may_hold(entry, key, hash + 1)) << length;
-    EXPECT_FALSE(entry_may_hold(entry, std::string_view(key).substr(1), hash)) << length;
+    EXPECT_EQ(index_.read_key(number, length), key);
+    EXPECT_TRUE(view.may_hold(number, key, hash)) << length;
+    EXPECT_FALSE(view.may_hold(number, std::string_view(key).substr(1), hash)) << length;
+    EXPECT_FALSE(view.may_hold(number, key + '\0', hash)) << length;
     for (std::size_t i = 0; i < length; ++i) {  // with the same hash, as if it collided
       std::string other = key;
       other[i] = static_cast<char>(other[i] ^ 0x80);
-      EXPECT_FALSE(entry_may_hold(entry, other, hash)) << length << " at " << i;
+      EXPECT_FALSE(view.may_hold(number, other, hash)) << length << " at " << i;
     }
     drop(key, number);
   }
@@ -223,11 +221,9 @@ TEST(IndexGrowthTest, EntriesAndTablesGrowInPlaceWhileReadersLook) {
   const auto fill = [&](std::uint32_t number, const std::string& key) {
     IndexEntry& entry = index.entry(number);
     Pins::set_reserved(entry.commit, number + 1);
-    entry.key_hash.store(checksum64(key), std::memory_order_release);
-    entry.meta.store(pack_meta({static_cast<std::uint16_t>(key.size()), 0, 0, 0}), std::memory_order_release);
-    std::array<std::uint64_t, kInlineKeyWords> words{};
-    std::memcpy(words.data(), key.data(), key.size());
-    for (std::size_t i = 0; i < words.size(); ++i) entry.key[i].store(words[i], std::memory_order_release);
+    index.rest(number).key_hash.store(checksum64(key), std::memory_order_release);
+    index.set_extent(number, {.key_bytes = static_cast<std::uint16_t>(key.size())});
+    index.write_key(number, key);
     index.add_slot(checksum64(key), number);
     Pins::publish(entry.commit);
   };
@@ -235,7 +231,7 @@ TEST(IndexGrowthTest, EntriesAndTablesGrowInPlaceWhileReadersLook) {
     const std::uint64_t hash = checksum64(key);
     IndexView::ProbeEnd end;
     do {
-      end = view.probe(hash, [&](std::uint32_t number) { return entry_may_hold(view.entry(number), key, hash); });
+      end = view.probe(hash, [&](std::uint32_t number) { return view.may_hold(number, key, hash); });
     } while (end == IndexView::ProbeEnd::kFlipped);
     return end == IndexView::ProbeEnd::kStopped;
   };
@@ -267,11 +263,16 @@ TEST(IndexGrowthTest, EntriesAndTablesGrowInPlaceWhileReadersLook) {
 }
 
 TEST(IndexEntryTest, WordsCarryTheirParts) {
-  const EntryMeta meta = unpack_meta(pack_meta({4096, 2, kChecksumValid, 0xfedcba98}));
-  EXPECT_EQ(meta.key_bytes, 4096);
+  const EntryMeta meta = unpack_meta(pack_meta({2, kHardPinned, 0xfedcba98}));
   EXPECT_EQ(meta.object_class, 2);
-  EXPECT_EQ(meta.flags, kChecksumValid);
+  EXPECT_EQ(meta.flags, kHardPinned);
   EXPECT_EQ(meta.next_replica, 0xfedcba98u);
+  for (const bool has_checksum : {false, true}) {
+    const EntryExtent extent = unpack_extent(pack_extent({0x7edcba987654, has_checksum, 4096}));
+    EXPECT_EQ(extent.bytes, 0x7edcba987654u);
+    EXPECT_EQ(extent.has_checksum, has_checksum);
+    EXPECT_EQ(extent.key_bytes, 4096);
+  }
   const Location at = unpack_location(pack_location({0xabcd, 0x123456789abc}));
   EXPECT_EQ(at.segment, 0xabcd);
   EXPECT_EQ(at.offset, 0x123456789abcu);

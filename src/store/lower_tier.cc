@@ -51,7 +51,7 @@ void LowerTier::on_commit(std::uint32_t entry, std::uint64_t generation, ObjectC
                           std::string_view key) {
   if (!medium_->takes(object_class)) return;
   MutexLock lock(mutex_);
-  const std::uint64_t bytes = master_.entry(entry).size.load(std::memory_order_relaxed);
+  const std::uint64_t bytes = unpack_extent(master_.entry(entry).extent.load(std::memory_order_relaxed)).bytes;
   // Blocks and tails are named by their content: what the medium has under the name is this. Another object may differ
   // from it.
   const bool named_by_content = object_class != ObjectClass::kObject;

@@ -91,7 +91,8 @@ Result<void> MasterCore::adopt_segments_locked() {
 // What the entry says it takes of the segments; false when that can't be.
 bool MasterCore::ranges_of_locked(std::uint32_t number, std::vector<Range>& ranges) {
   const IndexEntry& entry = index_.entry(number);
-  const EntryMeta meta = unpack_meta(entry.meta.load(std::memory_order_relaxed));
+  const EntryMeta meta = index_.meta(number);
+  const EntryExtent extent = index_.extent(number);
   const auto add = [&](std::uint64_t location, std::uint64_t bytes, bool is_key) NMC_NO_THREAD_SAFETY {
     const Location at = unpack_location(location);
     if (at.segment >= segments_.size() || segments_[at.segment] == nullptr) return false;
@@ -105,15 +106,14 @@ bool MasterCore::ranges_of_locked(std::uint32_t number, std::vector<Range>& rang
     return true;
   };
   if (meta.object_class >= kClasses) return false;
-  if (!add(entry.location.load(std::memory_order_relaxed), entry.size.load(std::memory_order_relaxed), false))
-    return false;
+  if (!add(entry.location.load(std::memory_order_relaxed), extent.bytes, false)) return false;
   const EntryState state = state_of(entry.commit.load(std::memory_order_relaxed));
   // A reservation, or one that was taken back while its client has it pinned: there is no key.
   if (state == EntryState::kReserved || (state == EntryState::kDying && (meta.flags & kHeldByPin) != 0)) return true;
-  if (meta.key_bytes == 0 || meta.key_bytes > kKeyBytesMax) return false;
-  if (meta.key_bytes <= kInlineKeyBytes) return true;
+  if (extent.key_bytes == 0 || extent.key_bytes > kKeyBytesMax) return false;
+  if (extent.key_bytes <= kInlineKeyBytes) return true;
   const std::uint64_t key_at = entry.key[0].load(std::memory_order_relaxed);
-  return unpack_location(key_at).segment == ranges.back().segment && add(key_at, meta.key_bytes, true);
+  return unpack_location(key_at).segment == ranges.back().segment && add(key_at, extent.key_bytes, true);
 }
 
 // Whether a sound entry lives on: a reservation while its owner does, a dying object while somebody has it pinned.
@@ -122,7 +122,8 @@ bool MasterCore::still_wanted_locked(std::uint32_t number) {
   switch (state_of(entry.commit.load(std::memory_order_relaxed))) {
     case EntryState::kFree: return false;
     case EntryState::kReserved:
-      return clients_.find(static_cast<std::uint32_t>(entry.owner.load(std::memory_order_relaxed))) != nullptr;
+      return clients_.find(static_cast<std::uint32_t>(index_.rest(number).owner.load(std::memory_order_relaxed))) !=
+             nullptr;
     case EntryState::kCommitted: return true;
     case EntryState::kDying: return !Pins::may_free(clients_.words_of(number));
   }
@@ -192,15 +193,14 @@ void MasterCore::restore_places_locked(std::vector<Range>& ranges) {
       }
       const IndexEntry& entry = index_.entry(range.entry);
       holding.placed = {number, places[i]};
-      holding.object_class =
-          static_cast<ObjectClass>(unpack_meta(entry.meta.load(std::memory_order_relaxed)).object_class);
+      holding.object_class = static_cast<ObjectClass>(index_.meta(range.entry).object_class);
       holding.state = state_of(entry.commit.load(std::memory_order_relaxed));
       ++segment.entries;
       if (holding.object_class == ObjectClass::kTail) tail_bytes_ += places[i].bytes;
       if (holding.state == EntryState::kReserved) {
         holding.reserved_at = clock_.ticks();  // what the last master put by itself is lost with it
         holding.by_client = true;
-        holding.held_by_pin = (unpack_meta(entry.meta.load(std::memory_order_relaxed)).flags & kHeldByPin) != 0;
+        holding.held_by_pin = (index_.meta(range.entry).flags & kHeldByPin) != 0;
         handed_out_.push_back(range.entry);
         ++counters_.reservations;
         if (holding.object_class == ObjectClass::kBlock) ++counters_.blocks_reserved;
@@ -224,10 +224,9 @@ std::vector<std::uint32_t> MasterCore::committed_once_locked() {
   std::vector<Committed> all;
   for (std::uint32_t number = 0; number < holdings_.size(); ++number) {
     if (holdings_[number].state != EntryState::kCommitted) continue;
-    const IndexEntry& entry = index_.entry(number);
-    if ((unpack_meta(entry.meta.load(std::memory_order_relaxed)).flags & kReplica) != 0) continue;
-    all.push_back({entry.key_hash.load(std::memory_order_relaxed),
-                   generation_of(entry.commit.load(std::memory_order_relaxed)), number});
+    if ((index_.meta(number).flags & kReplica) != 0) continue;
+    all.push_back(
+        {index_.key_hash(number), generation_of(index_.entry(number).commit.load(std::memory_order_relaxed)), number});
   }
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return std::pair(a.hash, a.generation) < std::pair(b.hash, b.generation);
@@ -263,14 +262,14 @@ void MasterCore::adopt_copies_locked() {
   for (std::uint32_t first = 0; first < holdings_.size(); ++first) {
     if (!holdings_[first].listed) continue;
     std::vector<std::uint32_t> copies;
-    const std::uint64_t hash = index_.entry(first).key_hash.load(std::memory_order_relaxed);
+    const std::uint64_t hash = index_.key_hash(first);
     const std::string key = key_of_locked(first);
-    std::uint32_t next = unpack_meta(index_.entry(first).meta.load(std::memory_order_relaxed)).next_replica;
+    std::uint32_t next = index_.meta(first).next_replica;
     while (next != 0 && next - 1 < holdings_.size() && !led_to[next - 1]) {
       const std::uint32_t copy = next - 1;
-      const EntryMeta meta = unpack_meta(index_.entry(copy).meta.load(std::memory_order_relaxed));
+      const EntryMeta meta = index_.meta(copy);
       if (holdings_[copy].state != EntryState::kCommitted || (meta.flags & kReplica) == 0 ||
-          index_.entry(copy).key_hash.load(std::memory_order_relaxed) != hash || !key_equals_locked(copy, key) ||
+          index_.key_hash(copy) != hash || !key_equals_locked(copy, key) ||
           segment_of(copy).state != SegmentState::kMounted)
         break;
       led_to[copy] = true;
@@ -281,18 +280,17 @@ void MasterCore::adopt_copies_locked() {
   }
   for (std::uint32_t copy = 0; copy < holdings_.size(); ++copy) {
     if (holdings_[copy].state != EntryState::kCommitted || led_to[copy]) continue;
-    IndexEntry& entry = index_.entry(copy);
-    EntryMeta meta = unpack_meta(entry.meta.load(std::memory_order_relaxed));
+    EntryMeta meta = index_.meta(copy);
     if ((meta.flags & kReplica) == 0) continue;
     const std::string key = key_of_locked(copy);
-    const std::uint64_t hash = entry.key_hash.load(std::memory_order_relaxed);
+    const std::uint64_t hash = index_.key_hash(copy);
     if (segment_of(copy).state != SegmentState::kMounted || checksum64(key) != hash || find_locked(key, hash)) {
       kill_locked(copy);
       continue;
     }
     meta.flags &= static_cast<std::uint8_t>(~kReplica);
     meta.next_replica = 0;
-    entry.meta.store(pack_meta(meta), std::memory_order_release);
+    index_.set_meta(copy, meta);
     list_locked(copy, last_use_locked(copy));
   }
 }

@@ -29,12 +29,18 @@ class DeadIndex {
         Mapping::map(fd.get(), nmc::file_size(folder / "index").value(), Mapping::Access::kReadWrite, "index").value();
   }
   IndexHeader& header() { return *reinterpret_cast<IndexHeader*>(mapping_.data()); }
-  IndexEntry& entry(std::size_t number) {
-    return reinterpret_cast<IndexEntry*>(mapping_.data() + header().entries_offset)[number];
+  struct Entry {
+    IndexEntry& first;
+    IndexEntryRest& rest;
+  };
+  Entry entry(std::size_t number) {
+    auto* entries = reinterpret_cast<IndexEntry*>(mapping_.data() + header().entries_offset);
+    return {entries[number], reinterpret_cast<IndexEntryRest*>(entries + header().entry_count)[number]};
   }
-  IndexEntry& entry_of(std::string_view key) {
+  Entry entry_of(std::string_view key) {
     for (std::uint32_t i = 0; i < header().entries_ready; ++i) {
-      if (entry(i).key_hash == checksum64(key) && state_of(entry(i).commit) == EntryState::kCommitted) return entry(i);
+      const Entry one = entry(i);
+      if (one.rest.key_hash == checksum64(key) && state_of(one.first.commit) == EntryState::kCommitted) return one;
     }
     ADD_FAILURE() << "no entry of " << key;
     return entry(0);
@@ -187,11 +193,11 @@ TEST(MasterAdopt, AReplacementThatWasCutOffLeavesTheNewer) {
   master.forget();
   {
     DeadIndex index(master.path());
-    IndexEntry& from = index.entry_of("k");
-    IndexEntry& to = index.entry_of("other");  // as if it were k's next object, published before the old one went
-    to.key_hash.store(from.key_hash.load());
-    to.meta.store(from.meta.load());
-    for (std::size_t i = 0; i < kInlineKeyWords; ++i) to.key[i].store(from.key[i].load());
+    const auto from = index.entry_of("k");
+    const auto to = index.entry_of("other");  // as if it were k's next object, published before the old one went
+    to.rest.key_hash.store(from.rest.key_hash.load());
+    to.first.extent.store(from.first.extent.load());
+    for (std::size_t i = 0; i < kFirstKeyWords; ++i) to.first.key[i].store(from.first.key[i].load());
   }
   EXPECT_EQ(master.restart()->objects, 1u);
   EXPECT_THAT(master.get("k"), Optional(std::string("newer")));
@@ -199,33 +205,33 @@ TEST(MasterAdopt, AReplacementThatWasCutOffLeavesTheNewer) {
 }
 
 TEST(MasterAdopt, DamagedEntriesAreDroppedAndHideNothingElse) {
+  using Entry = DeadIndex::Entry;
   struct Case {
     const char* what;
-    std::function<void(IndexEntry&)> damage;
+    std::function<void(Entry)> damage;
     std::size_t dropped = 1;
   };
+  const auto with_extent = [](const std::function<void(EntryExtent&)>& change) {
+    return [change](Entry e) {
+      EntryExtent extent = unpack_extent(e.first.extent.load());
+      change(extent);
+      e.first.extent.store(pack_extent(extent));
+    };
+  };
+  const auto with_location = [](Location at) { return [at](Entry e) { e.first.location.store(pack_location(at)); }; };
   const std::vector<Case> cases = {
-      {"offset outside",
-       [](IndexEntry& e) {
-         e.location.store(pack_location({0, 1 << 20}));
-       }},
-      {"offset at the end",
-       [](IndexEntry& e) {
-         e.location.store(pack_location({0, 4096}));
-       }},
-      {"offset unaligned", [](IndexEntry& e) { e.location.store(e.location.load() + 1); }},
-      {"segment unknown",
-       [](IndexEntry& e) {
-         e.location.store(pack_location({9, 0}));
-       }},
-      {"size 0", [](IndexEntry& e) { e.size.store(0); }},
-      {"size beyond the segment", [](IndexEntry& e) { e.size.store(~std::uint64_t{0}); }},
-      {"class unknown", [](IndexEntry& e) { e.meta.store(e.meta.load() | 0xff0000); }},
-      {"key of 0 bytes", [](IndexEntry& e) { e.meta.store(e.meta.load() & ~std::uint64_t{0xffff}); }},
-      {"key of 65535 bytes", [](IndexEntry& e) { e.meta.store(e.meta.load() | 0xffff); }},
-      {"key reference outside", [](IndexEntry& e) { e.meta.store((e.meta.load() & ~std::uint64_t{0xffff}) | 100); }},
-      {"key other than its hash", [](IndexEntry& e) { e.key[0].store(1); }, 0},
-      {"hash other than the key's", [](IndexEntry& e) { e.key_hash.store(1); }, 0},
+      {"offset outside", with_location({0, 1 << 20})},
+      {"offset at the end", with_location({0, 4096})},
+      {"offset unaligned", [](Entry e) { e.first.location.store(e.first.location.load() + 1); }},
+      {"segment unknown", with_location({9, 0})},
+      {"size 0", with_extent([](EntryExtent& extent) { extent.bytes = 0; })},
+      {"size beyond the segment", with_extent([](EntryExtent& extent) { extent.bytes = (1ull << 47) - 1; })},
+      {"class unknown", [](Entry e) { e.rest.meta.store(e.rest.meta.load() | 0xff); }},
+      {"key of 0 bytes", with_extent([](EntryExtent& extent) { extent.key_bytes = 0; })},
+      {"key of 65535 bytes", with_extent([](EntryExtent& extent) { extent.key_bytes = 65535; })},
+      {"key reference outside", with_extent([](EntryExtent& extent) { extent.key_bytes = 100; })},
+      {"key other than its hash", [](Entry e) { e.first.key[0].store(1); }, 0},
+      {"hash other than the key's", [](Entry e) { e.rest.key_hash.store(1); }, 0},
   };
   for (const Case& one : cases) {
     TestMaster master;
@@ -253,12 +259,12 @@ TEST(MasterAdopt, EntriesThatOverlapAreDroppedAllOfThem) {
   {
     DeadIndex index(master.path());
     // From the lowest, long enough to reach into the next two.
-    IndexEntry* lowest = &index.entry_of("a");
+    IndexEntry* lowest = &index.entry_of("a").first;
     for (const char* key : {"b", "c", "d"}) {
-      IndexEntry& other = index.entry_of(key);
+      IndexEntry& other = index.entry_of(key).first;
       if (other.location.load() < lowest->location.load()) lowest = &other;
     }
-    lowest->size.store(3 * 64);
+    lowest->extent.store(pack_extent({.bytes = 3 * 64, .key_bytes = 1}));
   }
   const auto adopted = master.restart().value();
   EXPECT_EQ(adopted.dropped_entries, 3u);

@@ -47,13 +47,11 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
   const auto replaced = find_locked(commit.key, hash);
 
   Holding& holding = holdings_[number];
-  EntryMeta meta = {static_cast<std::uint16_t>(commit.key.size()), static_cast<std::uint8_t>(holding.object_class), 0,
-                    0};
-  if (commit.checksum) meta.flags |= kChecksumValid;
+  EntryMeta meta = {.object_class = static_cast<std::uint8_t>(holding.object_class)};
   if (commit.soft_pin) meta.flags |= kSoftPinned;
   if (commit.hard_pin) meta.flags |= kHardPinned;
-  entry.checksum.store(commit.checksum.value_or(0), std::memory_order_release);
-  entry.meta.store(pack_meta(meta), std::memory_order_release);
+  write_checksum_locked(number, commit.checksum);
+  index_.set_meta(number, meta);
   link_copies_locked(number, commit_copies_locked(commit, hash, meta));
   if (replaced) {
     Pins::publish(entry.commit);
@@ -89,11 +87,10 @@ std::vector<std::uint32_t> MasterCore::commit_copies_locked(const Commit& commit
       abort_locked(copy.entry);
       continue;
     }
-    IndexEntry& entry = index_.entry(copy.entry);
     meta.flags |= kReplica;
-    entry.checksum.store(commit.checksum.value_or(0), std::memory_order_release);
-    entry.meta.store(pack_meta(meta), std::memory_order_release);
-    Pins::publish(entry.commit);
+    write_checksum_locked(copy.entry, commit.checksum);
+    index_.set_meta(copy.entry, meta);
+    Pins::publish(index_.entry(copy.entry).commit);
     holdings_[copy.entry].state = EntryState::kCommitted;
     holdings_[copy.entry].order = kNoOrder;
     --counters_.reservations;
@@ -107,9 +104,9 @@ void MasterCore::link_copies_locked(std::uint32_t first, std::span<const std::ui
   std::uint32_t before = first;
   const auto link = [&](std::uint32_t from, std::uint32_t to) NMC_NO_THREAD_SAFETY {
     holdings_[from].next_copy = to;
-    EntryMeta meta = unpack_meta(index_.entry(from).meta.load(std::memory_order_relaxed));
+    EntryMeta meta = index_.meta(from);
     meta.next_replica = to == kNoEntry ? 0 : to + 1;
-    index_.entry(from).meta.store(pack_meta(meta), std::memory_order_release);
+    index_.set_meta(from, meta);
   };
   for (const std::uint32_t copy : copies) {
     link(before, copy);
@@ -128,7 +125,7 @@ std::vector<std::uint32_t> MasterCore::copies_of_locked(std::uint32_t first) {
 
 // In its slot, so that a probe finds one or the other. Both are committed under the same key.
 void MasterCore::hand_over_locked(std::uint32_t from, std::uint32_t to, std::uint64_t stamp) {
-  index_.move_slot(index_.entry(from).key_hash.load(std::memory_order_relaxed), from, to);
+  index_.move_slot(index_.key_hash(from), from, to);
   mark_unlisted_locked(from);
   mark_listed_locked(to, stamp);
 }
@@ -139,9 +136,9 @@ void MasterCore::promote_copy_locked(std::uint32_t first) {
   link_copies_locked(first, {});
   if (copies.empty()) return;
   const std::uint32_t next = copies[0];
-  EntryMeta meta = unpack_meta(index_.entry(next).meta.load(std::memory_order_relaxed));
+  EntryMeta meta = index_.meta(next);
   meta.flags &= static_cast<std::uint8_t>(~kReplica);
-  index_.entry(next).meta.store(pack_meta(meta), std::memory_order_release);
+  index_.set_meta(next, meta);
   holdings_[next].first_copy = kNoEntry;
   link_copies_locked(next, std::span(copies).subspan(1));
   hand_over_locked(first, next, last_use_locked(first));
@@ -156,7 +153,7 @@ void MasterCore::drop_copy_locked(std::uint32_t copy) {
 }
 
 std::uint8_t MasterCore::order_for_locked(std::uint32_t number) {
-  const std::uint8_t flags = unpack_meta(index_.entry(number).meta.load(std::memory_order_relaxed)).flags;
+  const std::uint8_t flags = index_.meta(number).flags;
   if ((flags & kHardPinned) != 0) return kNoOrder;
   if ((flags & kSoftPinned) != 0) return kSoftOrder;
   return static_cast<std::uint8_t>(holdings_[number].object_class);
@@ -164,7 +161,7 @@ std::uint8_t MasterCore::order_for_locked(std::uint32_t number) {
 
 // To be found, counted and evicted from here on.
 void MasterCore::list_locked(std::uint32_t number, std::uint64_t stamp) {
-  index_.add_slot(index_.entry(number).key_hash.load(std::memory_order_relaxed), number);
+  index_.add_slot(index_.key_hash(number), number);
   mark_listed_locked(number, stamp);
 }
 
@@ -178,7 +175,7 @@ void MasterCore::mark_listed_locked(std::uint32_t number, std::uint64_t stamp) {
 }
 
 void MasterCore::unlist_locked(std::uint32_t number) {
-  index_.drop_slot(index_.entry(number).key_hash.load(std::memory_order_relaxed), number);
+  index_.drop_slot(index_.key_hash(number), number);
   mark_unlisted_locked(number);
 }
 
@@ -193,13 +190,11 @@ void MasterCore::mark_unlisted_locked(std::uint32_t number) {
 
 // ---- parked objects ----
 
-void MasterCore::hide_locked(std::uint32_t number) {
-  hidden_.emplace(index_.entry(number).key_hash.load(std::memory_order_relaxed), number);
-}
+void MasterCore::hide_locked(std::uint32_t number) { hidden_.emplace(index_.key_hash(number), number); }
 
 void MasterCore::forget_hidden_locked(std::uint32_t number) {
   if (hidden_.empty()) return;
-  const auto [begin, end] = hidden_.equal_range(index_.entry(number).key_hash.load(std::memory_order_relaxed));
+  const auto [begin, end] = hidden_.equal_range(index_.key_hash(number));
   const auto found = std::find_if(begin, end, [&](const auto& hidden) { return hidden.second == number; });
   if (found != end) hidden_.erase(found);
 }
@@ -218,39 +213,41 @@ void MasterCore::drop_hidden_locked(std::string_view key, std::uint64_t hash) {
 // ---- keys ----
 
 Result<void> MasterCore::write_key_locked(std::uint32_t number, std::string_view key, std::uint64_t hash) {
-  IndexEntry& entry = index_.entry(number);
-  entry.key_hash.store(hash, std::memory_order_release);
+  EntryExtent extent = index_.extent(number);
+  extent.key_bytes = static_cast<std::uint16_t>(key.size());
   if (key.size() > kInlineKeyBytes) {
     const std::uint16_t segment = holdings_[number].placed.segment;
     NMC_ASSIGN_OR_RETURN(const Placed placed, place_bytes_locked(key.size(), number, std::span(&segment, 1)));
     const std::uint64_t offset = placed.place.offset;
     std::memcpy(segments_[segment]->segment.bytes(offset, key.size()).data(), key.data(), key.size());
-    entry.key[0].store(pack_location({segment, offset}), std::memory_order_release);
+    index_.entry(number).key[0].store(pack_location({segment, offset}), std::memory_order_release);
     holdings_[number].key = placed.place;
-    return {};
+  } else {
+    index_.write_key(number, key);
   }
-  std::array<std::uint64_t, kInlineKeyWords> words{};
-  std::memcpy(words.data(), key.data(), key.size());
-  for (std::size_t i = 0; i < words.size(); ++i) entry.key[i].store(words[i], std::memory_order_release);
+  index_.rest(number).key_hash.store(hash, std::memory_order_release);
+  index_.set_extent(number, extent);
   return {};
 }
 
+void MasterCore::write_checksum_locked(std::uint32_t number, std::optional<std::uint64_t> checksum) {
+  EntryExtent extent = index_.extent(number);
+  extent.has_checksum = checksum.has_value();
+  index_.rest(number).checksum.store(checksum.value_or(0), std::memory_order_release);
+  index_.set_extent(number, extent);
+}
+
 std::string MasterCore::key_of_locked(std::uint32_t number) {
-  const IndexEntry& entry = index_.entry(number);
-  std::string key(unpack_meta(entry.meta.load(std::memory_order_relaxed)).key_bytes, 0);
-  if (const std::optional<Place>& place = holdings_[number].key) {
-    std::memcpy(key.data(), segment_of(number).segment.bytes(place->offset, key.size()).data(), key.size());
-    return key;
-  }
-  std::array<std::uint64_t, kInlineKeyWords> words;
-  for (std::size_t i = 0; i < words.size(); ++i) words[i] = entry.key[i].load(std::memory_order_relaxed);
-  std::memcpy(key.data(), words.data(), key.size());
+  const std::size_t bytes = index_.extent(number).key_bytes;
+  const std::optional<Place>& place = holdings_[number].key;
+  if (!place) return index_.read_key(number, bytes);
+  std::string key(bytes, 0);
+  std::memcpy(key.data(), segment_of(number).segment.bytes(place->offset, bytes).data(), bytes);
   return key;
 }
 
 bool MasterCore::key_equals_locked(std::uint32_t number, std::string_view key) {
-  const IndexEntry& entry = index_.entry(number);
-  if (!entry_may_hold(entry, key, entry.key_hash.load(std::memory_order_relaxed))) return false;
+  if (!index_.view().may_hold(number, key, index_.key_hash(number))) return false;
   const std::optional<Place>& place = holdings_[number].key;
   return !place ||
          std::memcmp(segment_of(number).segment.bytes(place->offset, key.size()).data(), key.data(), key.size()) == 0;
@@ -332,8 +329,7 @@ std::vector<MasterCore::Replica> MasterCore::replicas(std::string_view key) {
   copies.insert(copies.begin(), *number);
   std::vector<Replica> found;
   for (const std::uint32_t copy : copies) {
-    found.push_back({segment_of(copy).name, holdings_[copy].placed.place.offset,
-                     index_.entry(copy).size.load(std::memory_order_relaxed)});
+    found.push_back({segment_of(copy).name, holdings_[copy].placed.place.offset, index_.extent(copy).bytes});
   }
   return found;
 }

@@ -89,7 +89,7 @@ void MasterCore::drop_client(std::uint32_t client) {
   clients_.drop(client);
   for (std::uint32_t entry = 0; entry < holdings_.size(); ++entry) {
     if (holdings_[entry].state != EntryState::kReserved) continue;
-    if (static_cast<std::uint32_t>(index_.entry(entry).owner.load(std::memory_order_relaxed)) != client) continue;
+    if (static_cast<std::uint32_t>(index_.rest(entry).owner.load(std::memory_order_relaxed)) != client) continue;
     abort_locked(entry);
     ++counters_.aborts;
   }
@@ -224,7 +224,7 @@ void MasterCore::revive_locked(std::uint16_t number, std::string_view name, std:
     if (holding.state != EntryState::kCommitted || holding.listed || holding.placed.segment != number) continue;
     if (holding.first_copy != kNoEntry) continue;
     forget_hidden_locked(entry);
-    if (find_locked(key_of_locked(entry), index_.entry(entry).key_hash.load(std::memory_order_relaxed))) {
+    if (find_locked(key_of_locked(entry), index_.key_hash(entry))) {
       Pins::begin_dying(index_.entry(entry).commit);
       bury_locked(entry);
     } else {

@@ -78,7 +78,7 @@ std::optional<std::uint64_t> MasterCore::stamp_if_evictable_locked(std::uint32_t
 
 void MasterCore::evict_locked(std::uint32_t entry) {
   ++counters_.evicted_objects;
-  counters_.evicted_bytes += index_.entry(entry).size.load(std::memory_order_relaxed);
+  counters_.evicted_bytes += index_.extent(entry).bytes;
   retire_locked(entry);
 }
 

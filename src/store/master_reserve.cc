@@ -100,11 +100,11 @@ Result<MasterCore::Space> MasterCore::reserve_locked(const Wish& wish) {
   const Location at = {placed->segment, placed->place.offset};
   IndexEntry& entry = index_.entry(number);
   Pins::set_reserved(entry.commit, generation);
-  entry.size.store(wish.bytes, std::memory_order_release);
+  index_.set_extent(number, {.bytes = wish.bytes});
   entry.location.store(pack_location(at), std::memory_order_release);
-  entry.owner.store(index_.epoch() << 32 | wish.client, std::memory_order_release);
+  index_.rest(number).owner.store(index_.epoch() << 32 | wish.client, std::memory_order_release);
   const std::uint8_t flags = wish.held_by_pin ? kHeldByPin : 0;
-  entry.meta.store(pack_meta({0, static_cast<std::uint8_t>(wish.object_class), flags, 0}), std::memory_order_release);
+  index_.set_meta(number, {.object_class = static_cast<std::uint8_t>(wish.object_class), .flags = flags});
   Holding& holding = holdings_[number];
   holding = Holding{};
   holding.placed = *placed;
@@ -243,9 +243,10 @@ Result<bool> MasterCore::vacate_window_locked(std::size_t bytes, std::span<const
 bool MasterCore::is_reservation_locked(std::uint32_t entry, std::uint64_t generation,
                                        std::optional<std::uint32_t> client) {
   if (entry >= holdings_.size()) return false;
-  const IndexEntry& reserved = index_.entry(entry);
-  return reserved.commit.load(std::memory_order_relaxed) == make_commit_word(generation, EntryState::kReserved) &&
-         (!client || static_cast<std::uint32_t>(reserved.owner.load(std::memory_order_relaxed)) == *client);
+  const std::uint64_t commit = index_.entry(entry).commit.load(std::memory_order_relaxed);
+  const std::uint64_t owner = index_.rest(entry).owner.load(std::memory_order_relaxed);
+  return commit == make_commit_word(generation, EntryState::kReserved) &&
+         (!client || static_cast<std::uint32_t>(owner) == *client);
 }
 
 bool MasterCore::abort(std::uint32_t entry, std::uint64_t generation, std::optional<std::uint32_t> client) {
@@ -272,7 +273,7 @@ void MasterCore::take_back_lost_locked() {
   for (const auto& client : clients_.all()) {
     const std::uint64_t now = clock_.ticks();  // before the look: a put that begins after it is younger
     for (const std::uint32_t entry : handed_out_) {
-      const auto owner = static_cast<std::uint32_t>(index_.entry(entry).owner.load(std::memory_order_relaxed));
+      const auto owner = static_cast<std::uint32_t>(index_.rest(entry).owner.load(std::memory_order_relaxed));
       if (owner == client->table.client() && is_lost_locked(entry, client->table, now)) take_back_locked(entry);
     }
   }

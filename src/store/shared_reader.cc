@@ -71,13 +71,8 @@ inline void SharedStoreReader::adopt_into(Pin& pin, std::uint32_t number, std::u
   const IndexEntry& entry = view_.entry(number);
   pin.word_ = &pins_.word(number);
   pin.generation_ = generation;
-  pin.bytes_ = bytes_at(entry.location.load(std::memory_order_relaxed), entry.size.load(std::memory_order_relaxed));
-}
-
-// Before the entry's first line is waited for: whoever pins needs the other one and the pin word right after.
-inline void SharedStoreReader::prefetch_for_pin(std::uint32_t number) const {
-  __builtin_prefetch(&view_.entry(number).size);
-  __builtin_prefetch(&pins_.word(number), 1);
+  pin.bytes_ = bytes_at(entry.location.load(std::memory_order_relaxed),
+                        unpack_extent(entry.extent.load(std::memory_order_relaxed)).bytes);
 }
 
 // Whether the entry is readable and has this key, as far as can be seen without a pin: not of a long key.
@@ -85,7 +80,7 @@ inline bool SharedStoreReader::holds(std::uint32_t number, std::string_view key,
   const IndexEntry& entry = view_.entry(number);
   const std::uint64_t seen = entry.commit.load(std::memory_order_acquire);
   return state_of(seen) == EntryState::kCommitted && key.size() <= kInlineKeyBytes &&
-         entry_may_hold(entry, key, hash) && entry.commit.load(std::memory_order_acquire) == seen;
+         view_.may_hold(number, key, hash) && entry.commit.load(std::memory_order_acquire) == seen;
 }
 
 inline SharedStoreReader::Step SharedStoreReader::try_entry(std::uint32_t number, std::string_view key,
@@ -93,7 +88,7 @@ inline SharedStoreReader::Step SharedStoreReader::try_entry(std::uint32_t number
   const IndexEntry& entry = view_.entry(number);
   // Acquire pairs with the master's publish: fields of this generation or a later one.
   const std::uint64_t seen = entry.commit.load(std::memory_order_acquire);
-  if (state_of(seen) != EntryState::kCommitted || !entry_may_hold(entry, key, hash)) [[unlikely]]
+  if (state_of(seen) != EntryState::kCommitted || !view_.may_hold(number, key, hash)) [[unlikely]]
     return Step::kNext;
   if (!Pins::pin(entry.commit, seen, pins_.word(number), clock_.stamp())) [[unlikely]]
     return Step::kChanged;
@@ -108,7 +103,7 @@ SharedStoreReader::Answer SharedStoreReader::find(std::string_view key, Pin& pin
   const std::uint64_t hash = checksum64(key);
   const std::uint32_t number = view_.first(hash);
   if (number != IndexView::kNone) [[likely]] {
-    prefetch_for_pin(number);
+    __builtin_prefetch(&pins_.word(number), 1);  // before the entry's line is waited for
     if (try_entry(number, key, hash, pin) == Step::kTaken) [[likely]]
       return Answer::kFound;
   }
@@ -148,9 +143,9 @@ inline std::optional<std::uint32_t> SharedStoreReader::look(std::string_view key
 inline std::optional<std::uint64_t> SharedStoreReader::unverified(const Pin& pin) const {
   const std::uint32_t number = pins_.entry_of(*pin.word_);
   const IndexEntry& entry = view_.entry(number);
-  if ((unpack_meta(entry.meta.load(std::memory_order_relaxed)).flags & kChecksumValid) == 0) return std::nullopt;
+  if (!unpack_extent(entry.extent.load(std::memory_order_relaxed)).has_checksum) return std::nullopt;
   if (pins_.verified(number).load(std::memory_order_relaxed) == pin.generation()) return std::nullopt;
-  return entry.checksum.load(std::memory_order_relaxed);
+  return view_.rest(number).checksum.load(std::memory_order_relaxed);
 }
 
 inline bool SharedStoreReader::verify(const Pin& pin) {
@@ -233,7 +228,7 @@ std::optional<std::uint64_t> SharedStoreReader::at_hand(std::string_view key) {
   const std::uint64_t incarnation = incarnation_of(view_.segment_word(segment));
   const MappedSegment* mapped = segment < kSegmentsMax ? segments_[segment].load(std::memory_order_acquire) : nullptr;
   if (mapped == nullptr || mapped->incarnation != incarnation) return std::nullopt;
-  return entry.size.load(std::memory_order_relaxed);
+  return unpack_extent(entry.extent.load(std::memory_order_relaxed)).bytes;
 }
 
 std::optional<std::uint32_t> SharedStoreReader::look_slowly(std::string_view key, std::uint64_t hash) {

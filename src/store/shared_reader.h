@@ -90,7 +90,6 @@ class SharedStoreReader {
   Step try_entry(std::uint32_t number, std::string_view key, std::uint64_t hash, Pin& pin);
   bool holds(std::uint32_t number, std::string_view key, std::uint64_t hash) const;
   void adopt_into(Pin& pin, std::uint32_t number, std::uint64_t generation);
-  void prefetch_for_pin(std::uint32_t number) const;
   bool long_key_equals(const IndexEntry& entry, std::string_view key);
   // Bytes in a segment, of an entry that the caller has pinned: so the segment's number has no other incarnation
   // meanwhile. Empty: outside, or not to be had.

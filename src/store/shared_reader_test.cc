@@ -258,16 +258,16 @@ TEST_F(SharedReaderTest, EntriesThatPointOutsideAreAMiss) {
   Mapping index = Mapping::map(index_file.get(), header, Mapping::Access::kReadWrite, "index").value();
   auto* entries = reinterpret_cast<IndexEntry*>(
       index.data() + *reinterpret_cast<const std::uint64_t*>(head.data() + offsetof(IndexHeader, entries_offset)));
-  const std::uint64_t location = entries[0].location.load(), size = entries[0].size.load();
+  const std::uint64_t location = entries[0].location.load(), extent = entries[0].extent.load();
   for (const std::uint64_t bad :
        {std::uint64_t{8 * kBlockBytes}, (std::uint64_t{1} << 48) - 1, std::uint64_t{1} << 48}) {
     entries[0].location.store(bad);
     EXPECT_FALSE(reader->lookup("a")) << bad;
   }
   entries[0].location.store(location);
-  entries[0].size.store(~std::uint64_t{0});
+  entries[0].extent.store(extent | ((std::uint64_t{1} << 47) - 1));
   EXPECT_FALSE(reader->lookup("a"));
-  entries[0].size.store(size);
+  entries[0].extent.store(extent);
   EXPECT_TRUE(reader->lookup("a"));
   entries[1].key[0].store(~std::uint64_t{0} >> 16);
   EXPECT_FALSE(reader->lookup(std::string(200, 'l')));
