@@ -97,6 +97,9 @@ struct alignas(64) IndexEntryRest {
 static_assert(sizeof(IndexEntry) == 64 && sizeof(IndexEntryRest) == 64);
 inline constexpr std::size_t kIndexEntryBytes = sizeof(IndexEntry) + sizeof(IndexEntryRest);
 
+// So that an object's offset and bytes fit into their bits.
+inline constexpr std::uint64_t kSegmentBytesMax = std::uint64_t{1} << 46;
+
 struct EntryExtent {
   std::uint64_t bytes = 0;  // of the object, below 2^47
   bool has_checksum = false;

@@ -121,6 +121,8 @@ MasterCore::MountedSegment::MountedSegment(Segment new_segment, std::size_t bloc
 Result<std::uint32_t> MasterCore::mount(std::string_view name, std::uint64_t bytes, std::uint32_t owner) {
   const std::uint64_t capacity = bytes / OffsetAllocator::kAlignment * OffsetAllocator::kAlignment;
   if (capacity == 0) return invalid_argument("store: a segment of {} bytes, expected at least 64", bytes);
+  if (bytes > kSegmentBytesMax)
+    return resource_exhausted("store: a segment of {} bytes, {} is the most there can be", bytes, kSegmentBytesMax);
   if (OffsetAllocator::round_up(options_.block_bytes) > capacity)
     return invalid_argument("store: blocks of {} bytes don't fit a segment of {}", options_.block_bytes, capacity);
   if (name.empty() || name.size() > Segment::kNameBytesMax)

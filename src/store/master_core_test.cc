@@ -54,6 +54,17 @@ TEST(MasterSegments, TooLargeForTheMachineIsRefusedAndLeavesNothing) {
   EXPECT_TRUE(master.core().mount("a", 4096, 0));
 }
 
+TEST(MasterSegments, OneBeyondWhatAnIndexCanNameIsRefused) {
+  TestMaster master;
+  // Among them sizes that would wrap around with a header in front, or rounded up.
+  for (const std::uint64_t bytes : {kSegmentBytesMax + 1, ~std::uint64_t{0} - 4091, ~std::uint64_t{0}}) {
+    const auto mounted = master.core().mount("a", bytes, 0);
+    ASSERT_FALSE(mounted) << bytes;
+    EXPECT_EQ(mounted.error().code, ErrorCode::kResourceExhausted) << bytes;
+  }
+  EXPECT_EQ(master.mount("a", 4096), 0u);
+}
+
 TEST(MasterSegments, UnmountedTakesItsObjectsAlongButNotWhatIsPinned) {
   TestMaster master;
   const std::uint32_t number = master.mount("a", 4096);
