@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/entropy.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 namespace nmc::store {
 namespace {
@@ -128,43 +129,69 @@ Result<std::uint32_t> MasterCore::mount(std::string_view name, std::uint64_t byt
   if (name.empty() || name.size() > Segment::kNameBytesMax)
     return invalid_argument("store: a segment's name of {} bytes, expected 1 to {}", name.size(),
                             Segment::kNameBytesMax);
-  MutexLock lock(mutex_);
-  for (const auto& segment : segments_) {
-    if (segment != nullptr && segment->state == SegmentState::kMounted && segment->name == name)
-      return already_exists("store: a segment {} is mounted", name);
+  MutexLock one_at_a_time(mount_mutex_);  // so that name and number stay free while the lock is given up
+  for (;;) {
+    SegmentId id;
+    std::uint64_t ended_before = 0;
+    {
+      MutexLock lock(mutex_);
+      if (is_mounted_locked(name)) return already_exists("store: a segment {} is mounted", name);
+      // Looked for each time anew: one whose owner died meanwhile is better than memory that is short.
+      if (const auto parked = find_parked_locked(capacity)) {
+        revive_locked(*parked, name, owner);
+        return *parked;
+      }
+      std::uint32_t number = 0;
+      while (number < segments_.size() && segments_[number] != nullptr) ++number;
+      if (number == kSegmentsMax) return resource_exhausted("store: {} segments are mounted", kSegmentsMax);
+      id = {index_.view().boot_id(), number, incarnation_of(index_.view().segment_word(number)) + 1};
+      ended_before = segments_ended_;
+    }
+    // Without the lock: the system needs a quarter of a second or more to find a gigabyte.
+    Result<Segment> segment = Segment::create(files_, id, owner, name, capacity);
+    if (segment) return add_segment(id, name, *std::move(segment));
+    if (segment.error().code != ErrorCode::kResourceExhausted || !free_memory_for(name, capacity, ended_before))
+      return Failure(std::move(segment).error());
   }
-  if (const auto parked = find_parked_locked(capacity)) {
-    revive_locked(*parked, name, owner);
-    return *parked;
-  }
-  std::uint32_t number = 0;
-  while (number < segments_.size() && segments_[number] != nullptr) ++number;
-  if (number == kSegmentsMax) return resource_exhausted("store: {} segments are mounted", kSegmentsMax);
-  const std::uint64_t incarnation = incarnation_of(index_.view().segment_word(number)) + 1;
-  NMC_ASSIGN_OR_RETURN(Segment segment,
-                       create_segment_locked({index_.view().boot_id(), number, incarnation}, owner, name, capacity));
-  NMC_RETURN_IF_ERROR(
-      set_segment_locked(number, std::make_unique<MountedSegment>(std::move(segment), options_.block_bytes,
-                                                                  std::string(name), incarnation, positions_)));
-  set_state_locked(static_cast<std::uint16_t>(number), SegmentState::kMounted);
-  return number;
 }
 
-// Where memory is short, what has left goes first, then what nobody has taken over.
-Result<Segment> MasterCore::create_segment_locked(const SegmentId& id, std::uint32_t owner, std::string_view name,
-                                                  std::uint64_t bytes) {
-  for (;;) {
-    auto segment = Segment::create(files_, id, owner, name, bytes);
-    if (segment || segment.error().code != ErrorCode::kResourceExhausted) return segment;
-    if (!gone_.empty()) {
-      gone_.clear();
-      continue;
+bool MasterCore::is_mounted_locked(std::string_view name) {
+  return std::any_of(segments_.begin(), segments_.end(), [&](const auto& segment) {
+    return segment != nullptr && segment->state == SegmentState::kMounted && segment->name == name;
+  });
+}
+
+Result<std::uint32_t> MasterCore::add_segment(const SegmentId& id, std::string_view name, Segment segment) {
+  MutexLock lock(mutex_);
+  const Result<void> added =
+      set_segment_locked(id.number, std::make_unique<MountedSegment>(std::move(segment), options_.block_bytes,
+                                                                     std::string(name), id.incarnation, positions_));
+  if (!added) {
+    files_.remove(Segment::file_name(id.number));
+    return Failure(added.error());
+  }
+  set_state_locked(static_cast<std::uint16_t>(id.number), SegmentState::kMounted);
+  return id.number;
+}
+
+// What has left goes first, then what nobody has taken over, unless all of that wouldn't do. False: no segment has
+// ended since `ended_before` was counted, and none is given up.
+bool MasterCore::free_memory_for(std::string_view name, std::uint64_t bytes, std::uint64_t ended_before) {
+  let_go_of_gone();
+  {
+    MutexLock lock(mutex_);
+    if (segments_ended_ != ended_before) return true;
+    std::uint64_t parked_bytes = 0;
+    for (const auto& segment : segments_) {
+      if (segment != nullptr && segment->state == SegmentState::kParked) parked_bytes += segment->space.capacity();
     }
     const auto parked = find_parked_locked(std::nullopt);
-    if (!parked) return segment;
+    if (!parked || (bytes > parked_bytes && bytes - parked_bytes > available_memory())) return false;
     log_info("store: parked segment {} makes room for {}", segments_[*parked]->name, name);
     unmount_locked(*parked);
   }
+  let_go_of_gone();
+  return true;
 }
 
 // The one parked last that has `bytes`, or the one parked first.
@@ -260,9 +287,16 @@ void MasterCore::unmount_locked(std::uint16_t number) {
 }
 
 void MasterCore::let_go_of_gone() {
+  MutexLock letting_go(gone_mutex_);  // who wants the memory waits until it is back
   std::vector<std::unique_ptr<MountedSegment>> gone;
+  {
+    MutexLock lock(mutex_);
+    gone.swap(gone_);
+  }
+  const std::size_t ended = gone.size();
+  gone.clear();
   MutexLock lock(mutex_);
-  gone.swap(gone_);
+  segments_ended_ += ended;
 }
 
 void MasterCore::keep_house(Nanos parked_lifetime) {

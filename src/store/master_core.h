@@ -102,8 +102,10 @@ class MasterCore {
     SegmentState state = SegmentState::kMounted;  // kLeaving: no new objects, gone with its last pin
   };
   // Room for more objects, named `name`; `owner` 0 is the master itself. A parked segment of that size is taken over,
-  // with what is in it. kAlreadyExists: a mounted one has that name.
-  Result<std::uint32_t> mount(std::string_view name, std::uint64_t bytes, std::uint32_t owner) NMC_EXCLUDES(mutex_);
+  // with what is in it. kAlreadyExists: a mounted one has that name. It takes a quarter of a second and more per
+  // gigabyte, in which all else goes on but other mounts.
+  Result<std::uint32_t> mount(std::string_view name, std::uint64_t bytes, std::uint32_t owner)
+      NMC_EXCLUDES(mount_mutex_, gone_mutex_, mutex_);
   // Its owner died. What only lies there isn't found any more, until another owner takes the segment over; who has it
   // pinned keeps it. It is gone for good when its key gets another object, or is removed, meanwhile. kNotFound.
   Result<void> park(std::uint32_t number) NMC_EXCLUDES(mutex_);
@@ -112,7 +114,7 @@ class MasterCore {
   std::vector<SegmentInfo> segments() NMC_EXCLUDES(mutex_);
   // Now and then: frees what nobody has pinned any more, takes back reservations that their living clients have lost
   // sight of, and unmounts what has been parked for `parked_lifetime`.
-  void keep_house(Nanos parked_lifetime) NMC_EXCLUDES(mutex_);
+  void keep_house(Nanos parked_lifetime) NMC_EXCLUDES(gone_mutex_, mutex_);
 
   struct Space {
     std::uint32_t entry = 0;
@@ -263,15 +265,18 @@ class MasterCore {
   }
   std::vector<std::uint16_t> mounted_locked() NMC_REQUIRES(mutex_);
   std::vector<std::uint16_t> choose_segments_locked(const Wish& wish) NMC_REQUIRES(mutex_);
-  Result<Segment> create_segment_locked(const SegmentId& id, std::uint32_t owner, std::string_view name,
-                                        std::uint64_t bytes) NMC_REQUIRES(mutex_);
+  bool is_mounted_locked(std::string_view name) NMC_REQUIRES(mutex_);
+  Result<std::uint32_t> add_segment(const SegmentId& id, std::string_view name, Segment segment)
+      NMC_REQUIRES(mount_mutex_) NMC_EXCLUDES(mutex_);
+  bool free_memory_for(std::string_view name, std::uint64_t bytes, std::uint64_t ended_before)
+      NMC_EXCLUDES(gone_mutex_, mutex_);
   std::optional<std::uint16_t> find_parked_locked(std::optional<std::uint64_t> bytes) NMC_REQUIRES(mutex_);
   void set_state_locked(std::uint16_t number, SegmentState state) NMC_REQUIRES(mutex_);
   void revive_locked(std::uint16_t number, std::string_view name, std::uint32_t owner) NMC_REQUIRES(mutex_);
   void unmount_locked(std::uint16_t number) NMC_REQUIRES(mutex_);
   // Gives the memory of segments that have left back to the system, which takes it a second for some gigabytes: so not
   // under the lock, and a while after the client, whose close() would else be what takes that second.
-  void let_go_of_gone() NMC_EXCLUDES(mutex_);
+  void let_go_of_gone() NMC_EXCLUDES(gone_mutex_, mutex_);
   void list_locked(std::uint32_t entry, std::uint64_t stamp) NMC_REQUIRES(mutex_);
   void mark_listed_locked(std::uint32_t entry, std::uint64_t stamp) NMC_REQUIRES(mutex_);
   void unlist_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
@@ -348,6 +353,8 @@ class MasterCore {
   SharedFiles files_;
   IndexWriter index_;  // writes: under mutex_; reads: anyone
 
+  Mutex mount_mutex_;  // held for as long as a mount takes; before gone_mutex_
+  Mutex gone_mutex_;   // held while the memory of segments goes back to the system; before mutex_
   Mutex mutex_;
   MasterObserver* observer_ NMC_GUARDED_BY(mutex_) = nullptr;
   Clients clients_ NMC_GUARDED_BY(mutex_);
@@ -355,6 +362,7 @@ class MasterCore {
   std::vector<std::uint32_t> positions_ NMC_GUARDED_BY(mutex_);  // of entries in the order that they are in
   std::vector<std::unique_ptr<MountedSegment>> segments_ NMC_GUARDED_BY(mutex_);  // by number; null: none
   std::vector<std::unique_ptr<MountedSegment>> gone_ NMC_GUARDED_BY(mutex_);      // let_go_of_gone() ends them
+  std::uint64_t segments_ended_ NMC_GUARDED_BY(mutex_) = 0;                       // and counts
   std::vector<std::uint32_t> limbo_ NMC_GUARDED_BY(mutex_);
   std::vector<std::uint32_t> handed_out_ NMC_GUARDED_BY(mutex_);  // reserved by_client; some are committed by now
   // Committed, but not to be found, since they lie in parked segments: entries by hash of key.

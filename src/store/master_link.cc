@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <system_error>
 #include <thread>
 
@@ -34,6 +35,10 @@ void add_counters(const Channel& channel, ClientCounters::Carrier& unix_socket, 
 // Ports in the names of clients whose callers gave none. Nobody listens there; they tell clients of one host apart, and
 // callers know them from this range.
 constexpr std::uint64_t kPortMin = 12300, kPorts = 2000;
+
+// Beyond the deadline of every message: the master has memory to find, and before ours that of others who mount at the
+// same time.
+constexpr auto kMountPatiencePerGiB = std::chrono::seconds(2);
 
 // Unmapping gigabytes takes the system a fifth of a second, which nobody who has left needs to wait for. What takes no
 // time goes with its owner.
@@ -152,7 +157,10 @@ Result<std::unique_ptr<Channel>> MasterLink::join_locked() {
 Result<void> MasterLink::mount(Channel& channel) {
   BodyWriter body;
   body.put_u64(options_.segment_bytes).put_string(name_);
-  NMC_RETURN_IF_ERROR(channel.call({.op = number_of(Op::kMount), .body = body.bytes()}));
+  constexpr std::uint64_t kGiB = std::uint64_t{1} << 30, kGiBMax = std::uint64_t{1} << 20;
+  const Nanos progress =
+      options_.progress_deadline + kMountPatiencePerGiB * std::min(options_.segment_bytes / kGiB, kGiBMax);
+  NMC_RETURN_IF_ERROR(channel.call({.op = number_of(Op::kMount), .body = body.bytes()}, nullptr, progress));
   return {};
 }
 

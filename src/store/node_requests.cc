@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <cstring>
 #include <deque>
 #include <iterator>
@@ -89,6 +91,8 @@ NodeServer::Awaited NodeServer::handle(Session& session, Request& request) {
   Reply reply;
   if (op == Op::kPut)
     reply = co_await put(session, request);
+  else if (op == Op::kMount)
+    reply = co_await mount(session, request);
   else if (op == Op::kRead)
     reply = co_await read(request);
   else if (op == Op::kRestore)
@@ -108,12 +112,12 @@ Reply NodeServer::answer(Session& session, Request& request) {
     case Op::kReady: return ready(session);
     case Op::kLeave: return leave(session);
     case Op::kSegmentFile: return segment_file(session, request);
-    case Op::kMount: return mount(session, request);
     case Op::kUnmount: return unmount(session, request);
     case Op::kReserve: return reserve(session, request);
     case Op::kCommit: return commit(session, request);
     case Op::kAbort: return abort(session, request);
-    case Op::kPut: break;
+    case Op::kMount:
+    case Op::kPut:
     case Op::kRead:
     case Op::kRestore: break;
     case Op::kExists: return exists(request);
@@ -238,21 +242,37 @@ Reply NodeServer::segment_file(Session& session, Request& request) {
   return reply;
 }
 
-Reply NodeServer::mount(Session& session, Request& request) {
+NodeServer::Awaited NodeServer::mount(Session& session, Request& request) {
   const std::uint64_t bytes = request.body.get_u64("bytes");
-  const std::string name(request.body.get_string("name"));
-  if (const auto done = request.body.finish(); !done) return done.error();
+  std::string name(request.body.get_string("name"));
+  if (const auto done = request.body.finish(); !done) co_return done.error();
   const std::uint32_t client = static_cast<State&>(*session.state).client;
-  if (client == 0) return Error{ErrorCode::kInvalidArgument, "store: segments are for those who have joined"};
+  if (client == 0) co_return Error{ErrorCode::kInvalidArgument, "store: segments are for those who have joined"};
+  const Result<std::uint32_t> number = co_await boost::asio::co_spawn(
+      mount_thread_, mount_now(std::move(name), bytes, client), boost::asio::use_awaitable);
+  if (!number) co_return number.error();
+  BodyWriter body;
+  body.put_u32(*number);
+  co_return Reply(std::move(body));
+}
+
+// On the one thread that mounts.
+awaitable<Result<std::uint32_t>> NodeServer::mount_now(std::string name, std::uint64_t bytes, std::uint32_t client) {
   auto number = core_->mount(name, bytes, client);
   if (!number && number.error().code == ErrorCode::kAlreadyExists) {
     look_after_clients();  // it may be that of an owner who died just now
     number = core_->mount(name, bytes, client);
   }
-  if (!number) return number.error();
-  BodyWriter body;
-  body.put_u32(*number);
-  return Reply(std::move(body));
+  if (!number) co_return number;
+  const bool left = [&] {
+    MutexLock lock(mutex_);
+    return !clients_.contains(client);
+  }();
+  if (left) {  // by another connection, and took along what was mounted by then. The number is still ours: see above
+    (void)core_->unmount(*number);
+    co_return cancelled("store: client {} left while its segment was mounted", client);
+  }
+  co_return number;
 }
 
 Reply NodeServer::unmount(Session& session, Request& request) {

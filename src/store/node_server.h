@@ -93,7 +93,7 @@ class NodeServer final : private net::MessageHandler {
   void on_close(net::Session& session) override;
   Awaited handle(net::Session& session, net::Request& request) override;
 
-  net::Reply answer(net::Session& session, net::Request& request);  // any but kPut
+  net::Reply answer(net::Session& session, net::Request& request);  // any that needn't wait
 
   // One a message.
   net::Reply where();
@@ -102,7 +102,9 @@ class NodeServer final : private net::MessageHandler {
   net::Reply ready(net::Session& session);
   net::Reply leave(net::Session& session);
   net::Reply segment_file(net::Session& session, net::Request& request);
-  net::Reply mount(net::Session& session, net::Request& request);
+  Awaited mount(net::Session& session, net::Request& request);
+  boost::asio::awaitable<Result<std::uint32_t>> mount_now(std::string name, std::uint64_t bytes, std::uint32_t client)
+      NMC_EXCLUDES(mutex_);
   net::Reply unmount(net::Session& session, net::Request& request);
   net::Reply reserve(net::Session& session, net::Request& request);
   net::Reply commit(net::Session& session, net::Request& request);
@@ -145,7 +147,9 @@ class NodeServer final : private net::MessageHandler {
   std::unique_ptr<MasterCore> core_;
   std::unique_ptr<SharedStoreReader> reader_;  // for those who can't read by themselves
   std::unique_ptr<Tiers> tiers_;               // may be null
+  // For what loops mustn't wait for.
   std::unique_ptr<boost::asio::thread_pool> disk_thread_;
+  boost::asio::thread_pool mount_thread_{1};
   std::uint32_t own_client_ = 0;
   OperationCounters operations_;
 

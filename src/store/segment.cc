@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/failpoint.h"
 
 namespace nmc::store {
 namespace {
@@ -42,15 +43,17 @@ Result<Segment> Segment::create(SharedFiles& files, const SegmentId& id, std::ui
                                 std::size_t bytes) {
   const std::string file = file_name(id.number);
   NMC_ASSIGN_OR_RETURN(UniqueFd fd, files.create(file, sizeof(SegmentHeader) + bytes));
-  if (const auto reserved = reserve_memory(fd.get(), 0, sizeof(SegmentHeader) + bytes, "segment " + std::string(name));
-      !reserved) {
+  auto mapping = [&]() -> Result<Mapping> {
+    NMC_RETURN_IF_ERROR(reserve_memory(fd.get(), 0, sizeof(SegmentHeader) + bytes, "segment " + std::string(name)));
+    if (auto injected = failpoint("store.mount")) return Failure(*std::move(injected));
+    return Mapping::map(fd.get(), sizeof(SegmentHeader) + bytes, Mapping::Access::kReadWrite, "segment");
+  }();
+  if (!mapping) {
     files.remove(file);
-    return Failure(reserved.error());
+    return Failure(std::move(mapping).error());
   }
-  NMC_ASSIGN_OR_RETURN(Mapping mapping,
-                       Mapping::map(fd.get(), sizeof(SegmentHeader) + bytes, Mapping::Access::kReadWrite, "segment"));
-  ask_for_huge_pages(mapping);
-  auto* header = reinterpret_cast<SegmentHeader*>(mapping.data());
+  ask_for_huge_pages(*mapping);
+  auto* header = reinterpret_cast<SegmentHeader*>(mapping->data());
   header->magic = kSegmentMagic;
   header->version = kSegmentVersion;
   header->header_bytes = sizeof(SegmentHeader);
@@ -58,7 +61,7 @@ Result<Segment> Segment::create(SharedFiles& files, const SegmentId& id, std::ui
   header->boot_id = id.boot_id;
   header->incarnation = id.incarnation;
   header->number = id.number;
-  Segment segment(std::move(fd), std::move(mapping));
+  Segment segment(std::move(fd), *std::move(mapping));
   segment.set_owner(owner, name);
   return segment;
 }

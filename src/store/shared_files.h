@@ -23,7 +23,7 @@ Result<void> reserve_memory(int fd, std::uint64_t offset, std::uint64_t bytes, s
 // The same for what was reserved once, by whoever made the file: asks for nothing unless some of it was lost.
 Result<void> keep_memory(int fd, std::uint64_t offset, std::uint64_t bytes, std::string_view name);
 
-// Not thread-safe; moves.
+// Thread-safe, but for moving it.
 class SharedFiles {
  public:
   static SharedFiles in_memory() { return SharedFiles(UniqueFd(), {}); }
