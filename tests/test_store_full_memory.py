@@ -78,3 +78,19 @@ def test_room_that_a_client_gave_back_is_the_next_ones(host):
         client = host.start_client(f"turn-{turn}:1", 9 * MIB)
         assert client.say(f"fill t{turn}/ 0 20 {MIB // 2} 1").split()[0] == "0"
         assert client.end() == 0
+
+
+def test_a_parked_segment_makes_room_for_who_brings_another(host):
+    """The owner died, and nobody takes its segment over: then its memory goes to who needs it."""
+    first = host.start_client("first:1", 12 * MIB)
+    first.kill()
+    assert host.start_client("second:1", 10 * MIB).say(f"fill b/ 0 40 {MIB} 1").split()[0] == "0"
+    assert host.master.segments() == {"second:1": "MOUNTED"}
+
+
+def test_a_wish_that_a_parked_segment_cannot_meet_leaves_it_there(host):
+    first = host.start_client("first:1", 12 * MIB)
+    assert first.say("put a 1 4000000") == "0"
+    first.kill()
+    assert host.try_client("large:1", 1 << 46) is None
+    assert host.start_client("next:1", 12 * MIB).say("get a") == "0 1"

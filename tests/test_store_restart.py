@@ -18,6 +18,7 @@ from store_processes import MIB, SOAK, Host, eventually
 ROUNDS = int(os.environ.get("NMC_RESTART_ROUNDS", 200 if SOAK else 20))
 SEED = int(os.environ.get("NMC_RESTART_SEED", 1))
 RESERVATION_LIFETIME_S = 1
+DEATH_IS_SEEN_S = 1
 PROGRESS_MS = 300
 MASTER_FLAGS = ("--log_level=info", "--default_kv_lease_ttl=20",
                 f"--put_start_discard_timeout_sec={RESERVATION_LIFETIME_S}")
@@ -363,6 +364,47 @@ def test_what_a_dead_writer_reserved_is_room_again(new_host, failpoint):
         assert owner.say(f"put half {100 + attempt} {12 * MIB}") == "0"
         assert owner.say("get half") == f"0 {100 + attempt}"
         assert owner.say("remove half force") == "0"
+    host.end()
+
+
+def killed_amid_a_put(host, other, key, seed, size, over_tcp):
+    """A writer is killed at a moment when the master has reserved the room. False: it had committed by then."""
+    if over_tcp:
+        writer = host.start_client("writer:1", 0, "--tcp", server=host.master.address)
+    else:
+        writer = host.start_client("writer:1")
+    writer.send(f"put {key} {seed} {size}")
+    reserved = "nano_mooncake_reservations"
+    eventually(lambda: host.master.metric(reserved) == 1 or not writer.lines.empty(), "the put has begun")
+    writer.kill()
+    eventually(lambda: host.master.metric(reserved) == 0, "what it had reserved is free", DEATH_IS_SEEN_S)
+    if other.say(f"exists {key}") == "0":
+        return True
+    assert other.say(f"get {key}") == f"0 {seed}", "committed, then whole"
+    assert other.say(f"remove {key} force") == "0"
+    return False
+
+
+@pytest.mark.parametrize("over_tcp", [False, True], ids=["shared", "tcp"])
+def test_a_writer_killed_amid_a_large_put_leaves_neither_object_nor_hole(new_host, over_tcp):
+    host = new_host()
+    host.start_master()
+    rounds, size = 50 if SOAK else 3, 32 * MIB
+    host.start_client("owner:1", 48 * MIB)  # two such objects don't fit
+    other = host.start_client("other:1")
+    used = host.master.metric("master_allocated_bytes")
+    amid = tries = 0
+    while amid < rounds:
+        tries += 1
+        assert tries <= 10 * rounds, f"only {amid} were caught amid their put"
+        if not killed_amid_a_put(host, other, "k", tries, size, over_tcp):
+            continue
+        amid += 1
+        assert other.say("get k") == "-704"
+        assert other.say(f"put k {1000 + tries} {size}") == "0"
+        assert other.say("get k") == f"0 {1000 + tries}"
+        assert other.say("remove k force") == "0"
+        assert host.master.metric("master_allocated_bytes") == used
     host.end()
 
 

@@ -259,8 +259,10 @@ NodeServer::Awaited NodeServer::mount(Session& session, Request& request) {
 // On the one thread that mounts.
 awaitable<Result<std::uint32_t>> NodeServer::mount_now(std::string name, std::uint64_t bytes, std::uint32_t client) {
   auto number = core_->mount(name, bytes, client);
-  if (!number && number.error().code == ErrorCode::kAlreadyExists) {
-    look_after_clients();  // it may be that of an owner who died just now
+  const bool in_the_way = !number && (number.error().code == ErrorCode::kAlreadyExists ||
+                                      number.error().code == ErrorCode::kResourceExhausted);
+  if (in_the_way) {
+    look_after_clients();  // name or memory may be that of an owner who died just now
     number = core_->mount(name, bytes, client);
   }
   if (!number) co_return number;
