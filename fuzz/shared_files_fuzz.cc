@@ -87,7 +87,7 @@ class DeadStore {
     commit.generation = space.generation;
     commit.key = key;
     commit.checksum = checksum64(bytes_of(value));
-    commit.soft_pin = i == 1;
+    commit.soft_pin = i == 1 ? SoftPin::kPin : SoftPin::kKeep;
     commit.hard_pin = i == 4;
     if (i % 3 == 0)
       commit.copies = copies;

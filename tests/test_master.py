@@ -212,7 +212,7 @@ def test_help_tells_flags_defaults_and_where_it_differs_from_mooncakes(bin_dir):
     ("-rpc_port={port}", "-metrics_port", "{metrics}", "-default_kv_lease_ttl=1h",
      "--noallow_evict_soft_pinned_objects"),
     ("--rpc_port={port}", "--metrics_port={metrics}", "--enable_http_metadata_server=false", "--insecure=0",
-     "--default_kv_soft_pin_ttl=5s", "--put_start_discard_timeout_sec=7"),
+     "--default_kv_soft_pin_ttl=5s", "--max_kv_soft_pin_ttl=1h", "--put_start_discard_timeout_sec=7"),
 ], ids=["underscores", "dashes", "one dash", "switches"])
 def test_flags_take_every_spelling(start_master, flags):
     port, metrics = free_port(), free_port()
@@ -240,7 +240,7 @@ def test_mooncakes_defaults_are_taken_without_a_word(start_master):
 
 @pytest.mark.parametrize("flag", ["--enable_ha=true", "--eviction_ratio=0.2", "--client_ttl=30", "-v=1",
                                   "--etcd_endpoints=127.0.0.1:2379", "--noenable_disk_eviction",
-                                  "--max_kv_soft_pin_ttl=1h", "--root_fs_dir=/nowhere"])
+                                  "--root_fs_dir=/nowhere"])
 def test_a_flag_without_effect_is_one_warning(start_master, flag):
     warnings = [line for line in start_master(flag).log if "warning" in line]
     name = flag.lstrip("-").removeprefix("no").partition("=")[0].replace("_", "-")
@@ -255,6 +255,8 @@ def test_a_flag_without_effect_is_one_warning(start_master, flag):
     (("--rpc_port=1", "--rpc-port=2"), "given 2 times"),
     (("--default_kv_lease_ttl=5d",), "expected milliseconds"),
     (("--default_kv_lease_ttl=-1",), "expected milliseconds"),
+    (("--default_kv_soft_pin_ttl=2h", "--max_kv_soft_pin_ttl=1h"),
+     "--default-kv-soft-pin-ttl: 7200000 ms, expected at most the 3600000 ms of --max-kv-soft-pin-ttl"),
     (("--enable_http_metadata_server=perhaps",), "--enable-http-metadata-server"),
     (("--eviction_ratio=much",), "--eviction-ratio: \"much\": expected a number"),
     (("--max_retry_attempts=-1",), "--max-retry-attempts: \"-1\""),

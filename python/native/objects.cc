@@ -33,7 +33,8 @@ void bind_enums(nb::module_& module) {
                             "What an object holds. The store treats all alike.")
       .export_values();
   bind_enum<SoftPinAction>(module, "SoftPinAction", kSoftPinActionNames,
-                           "ENABLE: the object is evicted after those that have no soft pin.");
+                           "ENABLE: the object is evicted after those that have no soft pin, for `soft_pin_ttl_ms` "
+                           "from its put on. PRESERVE: an upsert keeps what is left of that. DISABLE: it ends.");
   bind_enum<ReplicaStatus>(module, "ReplicaStatus", kReplicaStatusNames, "State of one replica of an object.")
       .export_values();
 }
@@ -99,19 +100,20 @@ std::string ReplicateConfig::to_string() const {
 
 Keep::Keep(const ReplicateConfig* config, bool replace, std::size_t keys) : options{.replace = replace} {
   if (config == nullptr) return;
-  const bool pins_softly = config->soft_pin_action == SoftPinAction::kEnable;
+  constexpr store::SoftPin kActions[] = {store::SoftPin::kKeep, store::SoftPin::kPin, store::SoftPin::kDrop};
+  options.soft_pin = kActions[static_cast<int>(config->soft_pin_action)];
   const bool groups_fit = !config->group_ids || config->group_ids->size() == keys;
   if (config->nof_replica_num != 0 || config->dfs_replica_num != 0) {
     code = store::StoreCode::kNotSupported;
   } else if (config->replica_num == 0 || config->replica_num > UINT32_MAX || !groups_fit ||
-             (config->soft_pin_ttl_ms && !pins_softly)) {
+             (config->soft_pin_ttl_ms && options.soft_pin != store::SoftPin::kPin)) {
     code = store::StoreCode::kInvalidParams;
   }
   options.replicas = static_cast<std::uint32_t>(config->replica_num);
   if (!config->preferred_segment.empty()) options.preferred_segments.push_back(config->preferred_segment);
   options.preferred_segments.insert(options.preferred_segments.end(), config->preferred_segments.begin(),
                                     config->preferred_segments.end());
-  options.soft_pin = pins_softly;
+  options.soft_pin_ms = config->soft_pin_ttl_ms;
   options.hard_pin = config->with_hard_pin;
 }
 

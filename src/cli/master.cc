@@ -42,9 +42,18 @@ store::NodeServerOptions node_options(const Settings& settings, const Path& fold
   options.core.entries = kIndexEntries;
   options.core.lease = std::chrono::milliseconds(settings.integer("default-kv-lease-ttl"));
   options.core.soft_pin_lifetime = std::chrono::milliseconds(settings.integer("default-kv-soft-pin-ttl"));
+  options.core.soft_pin_lifetime_max = std::chrono::milliseconds(settings.integer("max-kv-soft-pin-ttl"));
   options.core.evict_soft_pinned = settings.on("allow-evict-soft-pinned-objects");
   options.core.reservation_lifetime = std::chrono::seconds(settings.integer("put-start-discard-timeout-sec"));
   return options;
+}
+
+Result<void> check_soft_pins(const Settings& settings) {
+  const std::int64_t unless_told = settings.integer("default-kv-soft-pin-ttl");
+  const std::int64_t most = settings.integer("max-kv-soft-pin-ttl");
+  if (unless_told <= most) return {};
+  return invalid_argument("--default-kv-soft-pin-ttl: {} ms, expected at most the {} ms of --max-kv-soft-pin-ttl",
+                          unless_told, most);
 }
 
 // Said here, where the flags have names; the servers of channels refuse it too.
@@ -104,6 +113,7 @@ Result<int> run(const Settings& settings) {
   NMC_ASSIGN_OR_RETURN(StopSignal stop, StopSignal::create());
   NMC_ASSIGN_OR_RETURN(const std::string token, token_of(settings));
   NMC_RETURN_IF_ERROR(check_addresses(settings, token));
+  NMC_RETURN_IF_ERROR(check_soft_pins(settings));
   NMC_RETURN_IF_ERROR(check_tls(settings));
   const std::uint16_t port = port_of(settings, settings.has("rpc-port") ? "rpc-port" : "port");
   std::optional<Path> given;

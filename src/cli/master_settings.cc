@@ -120,8 +120,16 @@ std::vector<Setting> store_settings() {
        .kind = Kind::kDuration,
        .placeholder = "TIME",
        .default_text = "1800000",
-       .help = "How long after its last use a soft-pinned object is evicted after all others: milliseconds, or with "
-               "ms, s, m or h.",
+       .help = "How long after its put a soft-pinned object is evicted after all others, unless the put says: "
+               "milliseconds, or with ms, s, m or h.",
+       .low = 0,
+       .high = 365 * kDayMs,
+       .source = Source::kFlagOnly},
+      {.name = "max-kv-soft-pin-ttl",
+       .kind = Kind::kDuration,
+       .placeholder = "TIME",
+       .default_text = "86400000",
+       .help = "The longest time that a put may ask for; at least --default-kv-soft-pin-ttl.",
        .low = 0,
        .high = 365 * kDayMs,
        .source = Source::kFlagOnly},
@@ -143,7 +151,7 @@ std::vector<Setting> store_settings() {
 
 // ---- what Mooncake's master has besides ----
 
-enum class Type { kBool, kInt32, kInt64, kUint32, kUint64, kDouble, kString, kTime };
+enum class Type { kBool, kInt32, kInt64, kUint32, kUint64, kDouble, kString };
 
 struct Idle {
   const char* name;
@@ -205,7 +213,6 @@ constexpr Idle kIdle[] = {
     {"kv-events-model-name", Type::kString, "", kNoEvents},
     {"kv-events-queue-capacity", Type::kUint32, "65536", kNoEvents},
     {"kv-events-tenant-id", Type::kString, "default", kNoEvents},
-    {"max-kv-soft-pin-ttl", Type::kTime, "86400000", "a put can't ask for a time of its own"},
     {"max-retry-attempts", Type::kUint32, "10", kNoTasks},
     {"max-threads", Type::kInt32, "16", kThreads},
     {"max-total-finished-tasks", Type::kUint32, "10000", kNoTasks},
@@ -294,7 +301,6 @@ Setting idle_setting(const Idle& idle) {
       setting.low = std::numeric_limits<std::int64_t>::min();
       break;
     case Type::kString: setting.kind = Kind::kText; break;
-    case Type::kTime: setting.kind = Kind::kDuration; break;
   }
   return setting;
 }

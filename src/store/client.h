@@ -46,7 +46,8 @@ struct ClientOptions {
 struct PutOptions {
   std::uint32_t replicas = 1;  // on different segments; fewer where there are fewer
   std::vector<std::string> preferred_segments;
-  bool soft_pin = false;
+  SoftPin soft_pin = SoftPin::kKeep;
+  std::optional<std::uint64_t> soft_pin_ms;  // how long it lasts; not set: as the master says
   bool hard_pin = false;
   bool replace = false;  // takes the key over from an object that has it (upsert); else that one stays
 };

@@ -261,7 +261,7 @@ TEST_F(MasterAdminTest, MetricsFollowWhatClientsDo) {
   const auto owner = connect();
   const auto remote = connect(0, false);
   ASSERT_EQ(put(*owner, "small", 100), 0);
-  ASSERT_EQ(put(*owner, "soft", 100'000, {.soft_pin = true}), 0);
+  ASSERT_EQ(put(*owner, "soft", 100'000, {.soft_pin = SoftPin::kPin}), 0);
   ASSERT_EQ(put(*remote, "far", 5000), 0);
   EXPECT_EQ(put(*remote, "huge", kSegmentBytes + 1), outcome_of(StoreCode::kNoAvailableHandle));
   EXPECT_EQ(remote->exists("far"), 1);

@@ -48,7 +48,8 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
 
   Holding& holding = holdings_[number];
   EntryMeta meta = {.object_class = static_cast<std::uint8_t>(holding.object_class)};
-  if (commit.soft_pin) meta.flags |= kSoftPinned;
+  holding.soft_until = soft_until_locked(commit, replaced);
+  if (holding.soft_until != 0) meta.flags |= kSoftPinned;
   if (commit.hard_pin) meta.flags |= kHardPinned;
   write_checksum_locked(number, commit.checksum);
   index_.set_meta(number, meta);
@@ -93,6 +94,7 @@ std::vector<std::uint32_t> MasterCore::commit_copies_locked(const Commit& commit
     Pins::publish(index_.entry(copy.entry).commit);
     holdings_[copy.entry].state = EntryState::kCommitted;
     holdings_[copy.entry].order = kNoOrder;
+    holdings_[copy.entry].soft_until = holdings_[commit.entry].soft_until;
     --counters_.reservations;
     copies.push_back(copy.entry);
   }
@@ -170,6 +172,11 @@ void MasterCore::mark_listed_locked(std::uint32_t number, std::uint64_t stamp) {
   holding.listed = true;
   holding.order = order_for_locked(number);
   if (holding.order != kNoOrder) segment_of(number).orders[holding.order].insert(number, stamp);
+  if (holding.order == kSoftOrder) {
+    if (holding.soft_until == 0)  // of an earlier master, who knew
+      holding.soft_until = clock_.exact_ticks() + TouchClock::ticks_of(options_.soft_pin_lifetime);
+    soft_ends_.insert(number, holding.soft_until);
+  }
   ++counters_.objects;
   if (holding.object_class == ObjectClass::kBlock) ++counters_.blocks_cached;
 }
@@ -183,6 +190,7 @@ void MasterCore::mark_unlisted_locked(std::uint32_t number) {
   Holding& holding = holdings_[number];
   holding.listed = false;
   if (holding.order != kNoOrder) segment_of(number).orders[holding.order].erase(number);
+  if (holding.order == kSoftOrder) soft_ends_.erase(number);
   holding.order = kNoOrder;
   --counters_.objects;
   if (holding.object_class == ObjectClass::kBlock) --counters_.blocks_cached;

@@ -48,9 +48,11 @@ struct CoreOptions {
   // A removal that isn't forced is refused for so long after a read (the API's lease); 0: never. Eviction and the
   // safety of reads know nothing of it.
   Nanos lease{0};
-  // Soft-pinned objects go after all others, until they haven't been used for so long.
+  // Soft-pinned objects go after all others for so long from their commit on, or from when this master found them. Uses
+  // don't prolong it.
   Nanos soft_pin_lifetime = std::chrono::minutes(30);
-  bool evict_soft_pinned = true;  // false: never before that time is up
+  Nanos soft_pin_lifetime_max = std::chrono::hours(24);  // of one that a commit asks for
+  bool evict_soft_pinned = true;                         // false: never before that time is up
   // A reservation that isn't committed for so long no longer can be; its space waits for the client's word, or its
   // death. 0: it always can.
   Nanos reservation_lifetime{0};
@@ -158,7 +160,9 @@ class MasterCore {
     std::optional<std::uint32_t> client;    // whose reservation it must be
     bool replace = false;                   // takes the key over from the object that has it
     bool keep_if_taken = false;             // kAlreadyExists when another has it, and the reservation stays
-    bool soft_pin = false, hard_pin = false;
+    SoftPin soft_pin = SoftPin::kKeep;
+    std::optional<Nanos> soft_pin_lifetime = std::nullopt;  // not set: the master's
+    bool hard_pin = false;
     // Further reservations with the same bytes, in other segments: each takes over where the copies before it are gone.
     // They go with the object. One that can't be committed is given back.
     std::span<const Held> copies = {};
@@ -212,6 +216,7 @@ class MasterCore {
     bool listed = false;                  // committed and to be found: not in a parked segment
     std::uint64_t last_read = 0;          // stamp of the last use by a client that is gone
     std::uint64_t reserved_at = 0;        // ticks
+    std::uint64_t soft_until = 0;         // ticks; of what is soft-pinned
     bool by_client = false;               // see Wish
     bool held_by_pin = false;
   };
@@ -341,6 +346,8 @@ class MasterCore {
   std::optional<Victim> oldest_unpinned_locked(const Scope& scope, bool soft_too) NMC_REQUIRES(mutex_);
   std::optional<std::uint64_t> stamp_if_evictable_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   std::uint64_t ticks_ago_locked(Nanos ago) const NMC_REQUIRES(mutex_);
+  std::uint64_t soft_until_locked(const Commit& commit, std::optional<std::uint32_t> replaced) NMC_REQUIRES(mutex_);
+  void end_soft_pins_locked() NMC_REQUIRES(mutex_);
   void evict_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   void retire_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
   void bury_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
@@ -360,6 +367,7 @@ class MasterCore {
   Clients clients_ NMC_GUARDED_BY(mutex_);
   std::vector<Holding> holdings_ NMC_GUARDED_BY(mutex_);         // by entry
   std::vector<std::uint32_t> positions_ NMC_GUARDED_BY(mutex_);  // of entries in the order that they are in
+  LruPolicy soft_ends_ NMC_GUARDED_BY(mutex_);                   // what is in a soft order, by when that ends
   std::vector<std::unique_ptr<MountedSegment>> segments_ NMC_GUARDED_BY(mutex_);  // by number; null: none
   std::vector<std::unique_ptr<MountedSegment>> gone_ NMC_GUARDED_BY(mutex_);      // let_go_of_gone() ends them
   std::uint64_t segments_ended_ NMC_GUARDED_BY(mutex_) = 0;                       // and counts

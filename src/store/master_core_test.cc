@@ -388,7 +388,7 @@ TEST(MasterEviction, SoftPinnedGoLastAndHardPinnedNever) {
   TestMaster master({.soft_pin_lifetime = 60s});
   master.mount("a", 4 * 64);
   ASSERT_TRUE(master.put("hard", "v", {.hard_pin = true}));
-  ASSERT_TRUE(master.put("soft", "v", {.soft_pin = true}));
+  ASSERT_TRUE(master.put("soft", "v", {.soft_pin = SoftPin::kPin}));
   ASSERT_TRUE(master.put("plain1", "v"));
   ASSERT_TRUE(master.put("plain2", "v"));
   for (int i = 0; i < 6; ++i) {
@@ -400,16 +400,16 @@ TEST(MasterEviction, SoftPinnedGoLastAndHardPinnedNever) {
   ASSERT_TRUE(master.put("later", "v"));
   EXPECT_FALSE(master.get("soft"));
   // All that is left to take is soft-pinned.
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(master.put("s" + std::to_string(i), "v", {.soft_pin = true}));
-  ASSERT_TRUE(master.put("s3", "v", {.soft_pin = true}));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(master.put("s" + std::to_string(i), "v", {.soft_pin = SoftPin::kPin}));
+  ASSERT_TRUE(master.put("s3", "v", {.soft_pin = SoftPin::kPin}));
   EXPECT_THAT(master.core().keys(), UnorderedElementsAre("hard", "s1", "s2", "s3"));
 }
 
 TEST(MasterEviction, SoftPinnedStayWhereThatIsTheRule) {
   TestMaster master({.evict_soft_pinned = false});
   master.mount("a", 2 * 64);
-  ASSERT_TRUE(master.put("soft1", "v", {.soft_pin = true}));
-  ASSERT_TRUE(master.put("soft2", "v", {.soft_pin = true}));
+  ASSERT_TRUE(master.put("soft1", "v", {.soft_pin = SoftPin::kPin}));
+  ASSERT_TRUE(master.put("soft2", "v", {.soft_pin = SoftPin::kPin}));
   EXPECT_EQ(master.put("k", "v").error().code, ErrorCode::kResourceExhausted);
 }
 

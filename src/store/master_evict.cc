@@ -13,6 +13,7 @@ std::uint64_t MasterCore::ticks_ago_locked(Nanos ago) const {
 
 std::optional<MasterCore::Victim> MasterCore::find_victim_locked(const Scope& scope) {
   ++counters_.evict_attempts;
+  end_soft_pins_locked();
   for (;;) {
     if (const auto victim = oldest_unpinned_locked(scope, false)) return victim;
     if (options_.evict_soft_pinned) {
@@ -28,27 +29,25 @@ std::optional<MasterCore::Victim> MasterCore::find_victim_locked(const Scope& sc
 // Readers touch their own pin words, not our order; so the oldest by our books gets a second look. A later use, or a
 // pin, moves it up and the next one is looked at. Two looks at each settle it: from then on uses during the search are
 // not seen, so that busy readers can't keep us from an end.
-// What is soft-pinned counts only if `soft_too`, or if it wasn't used for its lifetime.
+// What is soft-pinned counts only if `soft_too`.
 std::optional<MasterCore::Victim> MasterCore::oldest_unpinned_locked(const Scope& scope, bool soft_too) {
   std::vector<LruPolicy*> orders;
   std::size_t candidates = 0;
   for (const std::uint16_t number : scope.segments) {
     for (std::size_t i = 0; i <= kSoftOrder; ++i) {
-      if (i < kSoftOrder && (scope.classes >> i & 1) == 0) continue;
+      if (i < kSoftOrder ? (scope.classes >> i & 1) == 0 : !soft_too) continue;
       LruPolicy& order = segments_[number]->orders[i];
       if (order.size() == 0) continue;
       orders.push_back(&order);
       candidates += order.size();
     }
   }
-  const std::uint64_t soft_expired = ticks_ago_locked(options_.soft_pin_lifetime);
   for (std::size_t looks = 0; looks < 3 * candidates; ++looks) {
     std::optional<EvictionPolicy::Candidate> oldest;
     LruPolicy* its_order = nullptr;
     for (LruPolicy* order : orders) {
       const auto candidate = order->victim();
       if (!candidate || (oldest && oldest->stamp <= candidate->stamp)) continue;
-      if (holdings_[candidate->id].order == kSoftOrder && !soft_too && candidate->stamp > soft_expired) continue;
       oldest = candidate;
       its_order = order;
     }
@@ -72,8 +71,38 @@ std::optional<std::uint64_t> MasterCore::stamp_if_evictable_locked(std::uint32_t
   if (holding.state != EntryState::kCommitted || holding.order == kNoOrder) return std::nullopt;
   if (clients_.user_pins(entry) + clients_.lender_pins(entry) > 0) return std::nullopt;
   const std::uint64_t used = std::max(last_use_locked(entry), segment_of(entry).orders[holding.order].stamp_of(entry));
-  if (holding.order != kSoftOrder || used <= ticks_ago_locked(options_.soft_pin_lifetime)) return used;
+  if (holding.order != kSoftOrder) return used;
   return options_.evict_soft_pinned ? std::optional(UINT64_MAX) : std::nullopt;  // after all that isn't
+}
+
+// 0: it isn't soft-pinned.
+std::uint64_t MasterCore::soft_until_locked(const Commit& commit, std::optional<std::uint32_t> replaced) {
+  if (commit.soft_pin == SoftPin::kKeep) {
+    const std::uint64_t until = replaced ? holdings_[*replaced].soft_until : 0;
+    return until != 0 && until > clock_.exact_ticks() ? until : 0;
+  }
+  const Nanos asked = commit.soft_pin_lifetime.value_or(options_.soft_pin_lifetime);
+  if (commit.soft_pin == SoftPin::kDrop || asked <= Nanos{0}) return 0;
+  return clock_.exact_ticks() + TouchClock::ticks_of(std::min(asked, options_.soft_pin_lifetime_max));
+}
+
+// What was soft-pinned long enough is evicted by its last use, like any other, from here on.
+void MasterCore::end_soft_pins_locked() {
+  if (soft_ends_.size() == 0) return;
+  const std::uint64_t now = clock_.exact_ticks();
+  for (auto first = soft_ends_.victim(); first && first->stamp <= now; first = soft_ends_.victim()) {
+    const std::uint32_t entry = first->id;
+    auto& orders = segment_of(entry).orders;
+    const std::uint64_t stamp = orders[kSoftOrder].stamp_of(entry);
+    soft_ends_.erase(entry);
+    orders[kSoftOrder].erase(entry);
+    EntryMeta meta = index_.meta(entry);
+    meta.flags &= static_cast<std::uint8_t>(~kSoftPinned);
+    index_.set_meta(entry, meta);
+    holdings_[entry].soft_until = 0;
+    holdings_[entry].order = order_for_locked(entry);
+    orders[holdings_[entry].order].insert(entry, stamp);
+  }
 }
 
 void MasterCore::evict_locked(std::uint32_t entry) {
@@ -187,6 +216,7 @@ void MasterCore::fill_counters(StoreStats& stats) {
 
 void MasterCore::fill_counters_locked(StoreStats& stats) {
   sweep_limbo_locked();
+  end_soft_pins_locked();
   stats = counters_;
   for (const auto& segment : segments_) {
     if (segment == nullptr) continue;

@@ -224,6 +224,7 @@ Result<MasterCore::Placed> MasterCore::place_bytes_locked(std::size_t bytes, std
 
 Result<bool> MasterCore::vacate_window_locked(std::size_t bytes, std::span<const std::uint16_t> segments) {
   ++counters_.evict_attempts;
+  end_soft_pins_locked();
   for (;;) {
     for (const std::uint16_t number : segments) {
       const auto in_the_way = segments_[number]->space.entries_in_the_way(

@@ -77,6 +77,14 @@ void put_copies(BodyWriter& body, std::span<const MasterCore::Space> spaces) {
     put_place(body, {space.entry, space.generation, space.at.segment, space.at.offset});
 }
 
+void keep_as(const PutOptions& options, MasterCore::Commit& commit) {
+  constexpr std::uint64_t kMost = std::uint64_t{365} * 24 * 3600 * 1000;  // beyond what any master grants
+  commit.replace = options.replace;
+  commit.soft_pin = options.soft_pin;
+  if (options.soft_pin_ms) commit.soft_pin_lifetime = std::chrono::milliseconds(std::min(*options.soft_pin_ms, kMost));
+  commit.hard_pin = options.hard_pin;
+}
+
 void abort_all(MasterCore& core, const MasterCore::Commit& commit) {
   core.abort(commit.entry, commit.generation, commit.client);
   for (const MasterCore::Held& copy : commit.copies) core.abort(copy.entry, copy.generation, commit.client);
@@ -289,6 +297,12 @@ Reply NodeServer::unmount(Session& session, Request& request) {
   return Error{ErrorCode::kNotFound, fmt::format("store: segment {} isn't this client's", number)};
 }
 
+bool NodeServer::grants(const PutOptions& options) const {
+  return !options.soft_pin_ms ||
+         *options.soft_pin_ms <=
+             static_cast<std::uint64_t>(options_.core.soft_pin_lifetime_max / std::chrono::milliseconds(1));
+}
+
 // One at least; further ones as wanted, in other segments, as far as there are such and they have room.
 Result<std::vector<MasterCore::Space>> NodeServer::reserve_copies(MasterCore::Wish wish, const PutOptions& options) {
   std::vector<MasterCore::Space> spaces;
@@ -331,6 +345,11 @@ Reply NodeServer::reserve(Session& session, Request& request) {
   BodyWriter body;
   std::size_t failed = 0;
   for (const std::uint64_t bytes : sizes) {
+    if (!grants(options)) {
+      ++failed;
+      put_code(body, StoreCode::kInvalidParams);
+      continue;
+    }
     wish.bytes = bytes;
     const auto spaces = reserve_copies(wish, options);
     if (!spaces) {
@@ -390,9 +409,7 @@ Reply NodeServer::commit(Session& session, Request& request) {
     commit.key = request.body.get_string("key");
     commit.client = client;
     commit.keep_if_taken = keep;
-    commit.replace = options.replace;
-    commit.soft_pin = options.soft_pin;
-    commit.hard_pin = options.hard_pin;
+    keep_as(options, commit);
     commits.push_back(commit);
   }
   if (const auto done = request.body.finish(); !done) return done.error();
@@ -476,7 +493,7 @@ NodeServer::Awaited NodeServer::put(Session& session, Request& request) {
 awaitable<Result<StoreCode>> NodeServer::put_one(Session& session, Request& request, std::string_view key,
                                                  std::uint64_t bytes, const PutOptions& options) {
   std::optional<StoreCode> settled = wrong_key(key);
-  if (!settled && bytes == 0) settled = StoreCode::kInvalidParams;
+  if (!settled && (bytes == 0 || !grants(options))) settled = StoreCode::kInvalidParams;
   if (!settled && !options.replace && is_kept(key)) settled = StoreCode::kOk;
   std::vector<MasterCore::Space> spaces;
   const std::uint32_t client = static_cast<State&>(*session.state).client;
@@ -517,9 +534,7 @@ awaitable<Result<StoreCode>> NodeServer::put_one(Session& session, Request& requ
   commit.key = key;
   commit.stamp = clock_.stamp();
   commit.checksum = checksum.value();
-  commit.replace = options.replace;
-  commit.soft_pin = options.soft_pin;
-  commit.hard_pin = options.hard_pin;
+  keep_as(options, commit);
   commit.copies = copies;
   const auto held = core_->commit(commit);
   if (held) co_return StoreCode::kOk;

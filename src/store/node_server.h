@@ -121,6 +121,7 @@ class NodeServer final : private net::MessageHandler {
   net::Reply ping();
   net::Reply stats();
 
+  bool grants(const PutOptions& options) const;  // the soft pin's time isn't more than anybody gets
   Result<std::vector<MasterCore::Space>> reserve_copies(MasterCore::Wish wish, const PutOptions& options);
   net::Reply reserve_blocks(const MasterCore::Wish& wish, std::span<const std::uint64_t> sizes);
   boost::asio::awaitable<Result<StoreCode>> put_one(net::Session& session, net::Request& request, std::string_view key,

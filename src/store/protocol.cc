@@ -5,7 +5,7 @@
 namespace nmc::store {
 namespace {
 
-constexpr std::uint8_t kReplace = 1, kSoftPin = 2, kHardPin = 4;
+constexpr std::uint8_t kReplace = 1, kSoftPin = 2, kHardPin = 4, kNoSoftPin = 8, kSoftPinTime = 16;
 
 // All that StoreStats has, in the order in which they travel: new ones are added at the end.
 constexpr std::uint64_t StoreStats::*kStatsOnWire[] = {
@@ -70,9 +70,12 @@ StoreStats get_stats(net::BodyReader& reader) {
 }
 
 void put_options(net::BodyWriter& writer, const PutOptions& options) {
-  const int flags =
-      (options.replace ? kReplace : 0) | (options.soft_pin ? kSoftPin : 0) | (options.hard_pin ? kHardPin : 0);
-  writer.put_u8(static_cast<std::uint8_t>(flags)).put_u32(options.replicas);
+  const int flags = (options.replace ? kReplace : 0) | (options.soft_pin == SoftPin::kPin ? kSoftPin : 0) |
+                    (options.hard_pin ? kHardPin : 0) | (options.soft_pin == SoftPin::kDrop ? kNoSoftPin : 0) |
+                    (options.soft_pin_ms ? kSoftPinTime : 0);
+  writer.put_u8(static_cast<std::uint8_t>(flags));
+  if (options.soft_pin_ms) writer.put_u64(*options.soft_pin_ms);
+  writer.put_u32(options.replicas);
   writer.put_u32(static_cast<std::uint32_t>(options.preferred_segments.size()));
   for (const std::string& segment : options.preferred_segments) writer.put_string(segment);
 }
@@ -81,8 +84,10 @@ PutOptions get_options(net::BodyReader& reader) {
   PutOptions options;
   const std::uint8_t flags = reader.get_u8("flags");
   options.replace = (flags & kReplace) != 0;
-  options.soft_pin = (flags & kSoftPin) != 0;
+  if ((flags & kSoftPin) != 0) options.soft_pin = SoftPin::kPin;
+  if ((flags & kNoSoftPin) != 0) options.soft_pin = SoftPin::kDrop;
   options.hard_pin = (flags & kHardPin) != 0;
+  if ((flags & kSoftPinTime) != 0) options.soft_pin_ms = reader.get_u64("soft pin's time");
   options.replicas = reader.get_u32("replicas");
   const std::uint32_t preferred = reader.get_count("preferred segments", 4);
   for (std::uint32_t i = 0; i < preferred && reader.ok(); ++i)

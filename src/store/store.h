@@ -136,6 +136,14 @@ struct StoreOptions {
   Path tls_ca;        // over TCP: the authority of its certificate; "": without TLS
 };
 
+// Whether a put's object is evicted after all those that aren't soft-pinned, until that ends some time after its
+// commit.
+enum class SoftPin : std::uint8_t {
+  kKeep,  // as the object is that it replaces, for what is left of its time; without one it isn't
+  kPin,
+  kDrop,
+};
+
 // Counters since creation and gauges of now; a consistent-enough snapshot for metrics.
 struct StoreStats {
   // gauges

@@ -1,6 +1,8 @@
 """Every call of the store on one set-up client: what it does and what it answers."""
 
 import ctypes
+import re
+import urllib.request
 
 import pytest
 from conftest import HOST, LEASE_MS, MIB, Memory, eventually, pattern
@@ -469,6 +471,41 @@ def test_config_goes_with_every_put(store, memory):
     assert store.batch_put_from_multi_buffers(["f"], [[memory.ptr]], [[3]], config) == [0]
     assert store.put("g", b"1", None) == 0
     assert store.batch_is_exist(list("abcdefg")) == [1] * 7
+
+
+def soft_pinned(master):
+    with urllib.request.urlopen(f"http://{HOST}:{master.metrics_port}/metrics") as answer:
+        return int(re.search(rb"^master_soft_pin_key_count (\d+)", answer.read(), re.M).group(1))
+
+
+@pytest.mark.parametrize("size", [100, 200_000], ids=["in a message", "through shared memory"])
+def test_an_upsert_keeps_begins_or_ends_a_soft_pin_as_its_config_says(master, store, size):
+    def config(action, ttl_ms=None):
+        made = ReplicateConfig()
+        made.soft_pin_action, made.soft_pin_ttl_ms = action, ttl_ms
+        return made
+
+    value = pattern(size)
+    assert store.put("k", value, config(SoftPinAction.ENABLE)) == 0
+    assert soft_pinned(master) == 1
+    assert store.upsert("k", value) == 0
+    assert store.upsert("k", value, config(SoftPinAction.PRESERVE)) == 0
+    assert soft_pinned(master) == 1
+    assert store.upsert("k", value, config(SoftPinAction.DISABLE)) == 0
+    assert soft_pinned(master) == 0
+    assert store.upsert("k", value) == 0
+    assert soft_pinned(master) == 0
+    assert store.upsert("k", value, config(SoftPinAction.ENABLE, 3_600_000)) == 0
+    assert soft_pinned(master) == 1
+    assert store.upsert("k", value, config(SoftPinAction.ENABLE, 0)) == 0  # an object like any other
+    assert soft_pinned(master) == 0
+    for too_long in (86_400_001, 2**64 - 1):
+        assert store.upsert("k", value, config(SoftPinAction.ENABLE, too_long)) == INVALID
+        assert store.put("another", value, config(SoftPinAction.ENABLE, too_long)) == INVALID
+    assert store.upsert("k", value, config(SoftPinAction.ENABLE, 1)) == 0
+    eventually(lambda: soft_pinned(master) == 0)
+    assert store.get("k") == value
+    assert store.is_exist("another") == 0
 
 
 def test_config_that_cannot_be_kept_is_refused(store):

@@ -65,7 +65,7 @@ class Words {
       else if (*word == "hard")
         options.hard_pin = true;
       else if (*word == "soft")
-        options.soft_pin = true;
+        options.soft_pin = store::SoftPin::kPin;
       else if (word->starts_with("prefer="))
         options.preferred_segments.push_back(word->substr(word->find('=') + 1));
       else
