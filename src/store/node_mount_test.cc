@@ -107,6 +107,17 @@ TEST_F(NodeMount, PutsAndReadsOfOthersGoOnMeanwhile) {
   EXPECT_TRUE(mounting.get());
 }
 
+TEST_F(NodeMount, ALargeSegmentMayTakeLongerThanOtherAnswers) {
+  constexpr auto kDeadline = 500ms;
+  arm_failpoint("store.mount", FailpointAction::kCount, 1, [&] { released_.get_future().wait_for(kDeadline + 200ms); });
+  ClientOptions options;
+  options.server = unix_address();
+  options.segment_bytes = 1024 * kMiB;
+  options.progress_deadline = kDeadline;
+  const auto client = Client::connect(options);
+  EXPECT_TRUE(client) << client.error().message;
+}
+
 // The one that is at it, and one that waits for its turn.
 TEST_F(NodeMount, AServerThatStopsMeanwhileEndsInOrder) {
   const auto onlooker = connect().value();
