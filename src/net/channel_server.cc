@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -44,7 +45,7 @@ class ServerLoop {
     thread_ = std::thread([this] { run(); });
   }
 
-  // Accepted connections go to `loops` in turn. Before start().
+  // Accepted connections go to that of `loops` which has least to do, or in turn. Before start().
   void accept_from(UniqueFd listener, std::vector<ServerLoop*> loops) {
     listener_ = std::move(listener);
     acceptor_ = std::make_unique<ReadyFd>(context_, listener_.get());
@@ -102,16 +103,25 @@ class ServerLoop {
         return;
       }
     }
-    ServerLoop& loop = *loops_[next_loop_++ % loops_.size()];
-    asio::post(loop.context_,
-               [&loop, refuse, socket = std::move(fd)]() mutable { loop.serve(std::move(socket), refuse); });
+    ServerLoop& loop = least_busy_loop();
+    asio::post(loop.context_, [&loop, refuse, arriving = Busy(loop.busy_), socket = std::move(fd)]() mutable {
+      loop.serve(std::move(arriving), std::move(socket), refuse);
+    });
   }
 
-  void serve(UniqueFd fd, bool refuse) {
+  // A client opens one more connection when those that it has are busy, so that they don't share a thread here.
+  ServerLoop& least_busy_loop() {
+    std::rotate(loops_.begin(), loops_.begin() + 1, loops_.end());
+    return **std::min_element(loops_.begin(), loops_.end(), [](const ServerLoop* a, const ServerLoop* b) {
+      return a->busy_.load(std::memory_order_relaxed) < b->busy_.load(std::memory_order_relaxed);
+    });
+  }
+
+  void serve(Busy arriving, UniqueFd fd, bool refuse) {
     if (stopping_) return;
-    auto session = std::make_shared<ServerSession>(core_, context_, carrier_, std::move(fd), refuse);
+    auto session = std::make_shared<ServerSession>(core_, context_, busy_, carrier_, std::move(fd), refuse);
     sessions_.insert(session);
-    session->start([this, refuse, raw = session.get()] {
+    session->start(std::move(arriving), [this, refuse, raw = session.get()] {
       (refuse ? core_.refusing : core_.serving).fetch_sub(1, std::memory_order_relaxed);
       sessions_.erase(raw->shared_from_this());
     });
@@ -119,6 +129,7 @@ class ServerLoop {
 
   ServerCore& core_;
   const Carrier carrier_;
+  BusySessions busy_{0};
   asio::io_context context_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   asio::steady_timer pause_;
@@ -128,8 +139,7 @@ class ServerLoop {
   bool stopping_ = false;
   UniqueFd listener_;
   std::unique_ptr<ReadyFd> acceptor_;
-  std::vector<ServerLoop*> loops_;
-  std::size_t next_loop_ = 0;
+  std::vector<ServerLoop*> loops_;  // the next one in turn first
   std::unordered_set<std::shared_ptr<ServerSession>> sessions_;
 };
 

@@ -324,6 +324,21 @@ TEST_P(ChannelTest, ManyClientsAreServedAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_P(ChannelTest, AConnectionGoesToTheLoopThatHasLeastToDo) {
+  start({.unix_loops = 2, .tcp_loops = 2});
+  const auto thread_of = [](Channel& channel) { return channel.call({.op = kThread})->reader().get_u64("thread"); };
+  const auto one = connect(), other = connect();
+  ASSERT_NE(thread_of(*one), thread_of(*other)) << "in turn, as long as none has anything to do";
+  const std::uint64_t busy = thread_of(*one);
+  ASSERT_TRUE(one->send({.op = kHang}));
+  ASSERT_TRUE(handler_.hanging.wait());
+  std::vector<std::unique_ptr<Channel>> more;
+  for (int i = 0; i < 4; ++i) {
+    more.push_back(connect());
+    EXPECT_NE(thread_of(*more.back()), busy) << i;
+  }
+}
+
 TEST_P(ChannelTest, TellsOneTooManyThatItIs) {
   start({.connections_max = 2});
   auto one = connect(), two = connect();

@@ -74,15 +74,16 @@ class Signal {
 };
 
 enum TestOp : std::uint16_t {
-  kEcho = 1,     // body and payload back
-  kDigest,       // checksum64 of the payload, u64
-  kGenerate,     // u64 size, u64 seed, u32 pieces -> pattern(size, seed) as payload
-  kFail,         // the error that was asked for: u8 nothing | "no such thing"
-  kIgnore,       // leaves the payload unread
-  kPassFds,      // u32 count -> so many pipe ends to read "fd 0", "fd 1", ... from
-  kCountCalls,   // how often this session asked, u64
-  kHang,         // answers kCancelled once its wait is cancelled
-  kCloseSession  // Session::close()
+  kEcho = 1,      // body and payload back
+  kDigest,        // checksum64 of the payload, u64
+  kGenerate,      // u64 size, u64 seed, u32 pieces -> pattern(size, seed) as payload
+  kFail,          // the error that was asked for: u8 nothing | "no such thing"
+  kIgnore,        // leaves the payload unread
+  kPassFds,       // u32 count -> so many pipe ends to read "fd 0", "fd 1", ... from
+  kCountCalls,    // how often this session asked, u64
+  kHang,          // answers kCancelled once its wait is cancelled
+  kCloseSession,  // Session::close()
+  kThread,        // u64 that stands for the loop's thread
 };
 
 class TestHandler final : public MessageHandler {
@@ -114,6 +115,7 @@ class TestHandler final : public MessageHandler {
       case kCountCalls: co_return count_calls(session);
       case kHang: co_return co_await hang();
       case kCloseSession: session.close(); co_return Reply();
+      case kThread: co_return thread();
       default: co_return Error{ErrorCode::kUnsupported, fmt::format("op {}", request.op)};
     }
   }
@@ -192,6 +194,12 @@ class TestHandler final : public MessageHandler {
   static Reply count_calls(Session& session) {
     BodyWriter writer;
     writer.put_u64(++static_cast<Calls&>(*session.state).count);
+    return Reply(std::move(writer));
+  }
+
+  static Reply thread() {
+    BodyWriter writer;
+    writer.put_u64(std::hash<std::thread::id>{}(std::this_thread::get_id()));
     return Reply(std::move(writer));
   }
 

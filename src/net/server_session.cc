@@ -64,9 +64,11 @@ asio::awaitable<Result<void>> Request::read_payload(MutableByteSpan to) {
   co_return read;
 }
 
-ServerSession::ServerSession(ServerCore& core, asio::io_context& loop, Carrier carrier, UniqueFd fd, bool refuse)
+ServerSession::ServerSession(ServerCore& core, asio::io_context& loop, BusySessions& busy, Carrier carrier, UniqueFd fd,
+                             bool refuse)
     : core_(core),
       loop_(loop),
+      busy_(busy),
       id_(core.next_session_id.fetch_add(1, std::memory_order_relaxed)),
       carrier_(carrier),
       refuse_(refuse) {
@@ -84,13 +86,13 @@ ServerSession::ServerSession(ServerCore& core, asio::io_context& loop, Carrier c
 
 ServerSession::~ServerSession() = default;
 
-void ServerSession::start(std::function<void()> on_end) {
+void ServerSession::start(Busy arriving, std::function<void()> on_end) {
   const auto ended = [self = shared_from_this(), on_end = std::move(on_end)](std::exception_ptr thrown) {
     NMC_ASSERT(!thrown, "a message handler threw");
     // Later: the coroutine that ends here still refers to cancel_.
     asio::post(self->loop_, [self, on_end] { on_end(); });
   };
-  asio::co_spawn(loop_, run(), asio::bind_cancellation_slot(cancel_.slot(), ended));
+  asio::co_spawn(loop_, run(std::move(arriving)), asio::bind_cancellation_slot(cancel_.slot(), ended));
 }
 
 void ServerSession::close() {
@@ -103,10 +105,12 @@ void ServerSession::close_now() {
   cancel_.emit(asio::cancellation_type::terminal);
 }
 
-asio::awaitable<void> ServerSession::run() {
+asio::awaitable<void> ServerSession::run(Busy arriving) {
   // Cancellation shows in what is being waited for; it must not throw out of the code behind.
   co_await asio::this_coro::throw_if_cancelled(false);
+  std::optional<Busy> shaking_hands(std::move(arriving));
   Result<void> end = co_await shake_hands();
+  shaking_hands.reset();
   if (end) {
     core_.handler.on_open(*this);
     end = co_await serve();
@@ -195,6 +199,7 @@ asio::awaitable<Result<void>> ServerSession::serve() {
 }
 
 asio::awaitable<Result<void>> ServerSession::serve_one(const Frame& frame) {
+  const Busy busy(busy_);
   const FrameHeader header = frame.header;
   if (header.status != FrameStatus::kOk || header.op >= kReservedOps) {
     co_return corrupt("message of op {} and status {}, expected a request", header.op,

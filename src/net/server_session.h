@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "net/channel_server.h"
 #include "net/handshake.h"
@@ -30,15 +31,33 @@ struct ServerCore {
   std::atomic<std::uint64_t> accepted{0}, refused{0};
 };
 
+// How many of a loop's sessions have something to do: a handshake, or a request until its reply is out.
+using BusySessions = std::atomic<int>;
+
+// Counts one of them for as long as it lives.
+class Busy {
+ public:
+  explicit Busy(BusySessions& sessions) : sessions_(&sessions) { sessions.fetch_add(1, std::memory_order_relaxed); }
+  Busy(Busy&& other) noexcept : sessions_(std::exchange(other.sessions_, nullptr)) {}
+  Busy& operator=(Busy&&) = delete;
+  ~Busy() {
+    if (sessions_ != nullptr) sessions_->fetch_sub(1, std::memory_order_relaxed);
+  }
+
+ private:
+  BusySessions* sessions_;
+};
+
 // Belongs to its loop's thread, but for Session's exceptions.
 class ServerSession final : public Session, public std::enable_shared_from_this<ServerSession> {
  public:
-  // `refuse`: there are too many; it is told so after its hello.
-  ServerSession(ServerCore& core, boost::asio::io_context& loop, Carrier carrier, UniqueFd fd, bool refuse);
+  // `busy` outlives it. `refuse`: there are too many; it is told so after its hello.
+  ServerSession(ServerCore& core, boost::asio::io_context& loop, BusySessions& busy, Carrier carrier, UniqueFd fd,
+                bool refuse);
   ~ServerSession() override;
 
-  // Serves until either side has enough, then calls `on_end`. Keeps itself alive.
-  void start(std::function<void()> on_end);
+  // Serves until either side has enough, then calls `on_end`. Keeps itself alive. `arriving` ends with the handshake.
+  void start(Busy arriving, std::function<void()> on_end);
   void close_now();
 
   std::uint64_t id() const override { return id_; }
@@ -49,7 +68,7 @@ class ServerSession final : public Session, public std::enable_shared_from_this<
   void close() override;
 
  private:
-  boost::asio::awaitable<void> run();
+  boost::asio::awaitable<void> run(Busy arriving);
   boost::asio::awaitable<Result<void>> shake_hands();
   boost::asio::awaitable<Result<void>> check_token(const HandshakeNonces& nonces, LoopTime until);
   boost::asio::awaitable<Result<ByteSpan>> expect(std::uint16_t op, LoopTime until);
@@ -63,6 +82,7 @@ class ServerSession final : public Session, public std::enable_shared_from_this<
 
   ServerCore& core_;
   boost::asio::io_context& loop_;
+  BusySessions& busy_;
   const std::uint64_t id_;
   const Carrier carrier_;
   const bool refuse_;
