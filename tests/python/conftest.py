@@ -78,6 +78,11 @@ class Master:
     def signal(self, number):
         self.process.send_signal(number)
 
+    def pause(self):
+        """Until SIGCONT. The signal alone would let it answer for a moment more."""
+        self.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+
     def wait(self):
         code = self.process.wait(TIMEOUT_S)
         self.reader.join(TIMEOUT_S)

@@ -226,7 +226,7 @@ def sleeps(thread):
 def test_a_call_that_waits_lets_other_threads_run_and_close_waits_for_it(stoppable):
     master, store = stoppable
     store.put("key", b"value")
-    master.signal(signal.SIGSTOP)
+    master.pause()
     value = pattern(MIB)
     putting, codes = begin(lambda: store.put("new", value))
     looks = iter([False] * 5 + [True])  # not only for Python's lock, which it gets between the looks
@@ -253,7 +253,7 @@ def test_a_read_that_asks_the_disk_lets_other_threads_run(start_master, open_sto
         "get_size": (lambda: store.get_size("absent"), -704),
     }
     for name, (read, expected) in reads.items():
-        master.signal(signal.SIGSTOP)
+        master.pause()
         reading, answers = begin(read)
         looks = iter([False] * 5 + [True])
         eventually(lambda: sleeps(reading) and next(looks))
