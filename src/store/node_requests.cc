@@ -256,8 +256,13 @@ NodeServer::Awaited NodeServer::mount(Session& session, Request& request) {
   if (const auto done = request.body.finish(); !done) co_return done.error();
   const std::uint32_t client = static_cast<State&>(*session.state).client;
   if (client == 0) co_return Error{ErrorCode::kInvalidArgument, "store: segments are for those who have joined"};
-  const Result<std::uint32_t> number = co_await boost::asio::co_spawn(
-      mount_thread_, mount_now(std::move(name), bytes, client), boost::asio::use_awaitable);
+  Result<std::uint32_t> number =
+      co_await boost::asio::co_spawn(mount_thread_, mount_now(name, bytes, client), boost::asio::use_awaitable);
+  if (!number && number.error().code == ErrorCode::kAlreadyExists) {
+    // Of an owner who died while it mounted, the session ends only now that its mount was answered: ahead of us here.
+    number = co_await boost::asio::co_spawn(mount_thread_, mount_now(std::move(name), bytes, client),
+                                            boost::asio::use_awaitable);
+  }
   if (!number) co_return number.error();
   BodyWriter body;
   body.put_u32(*number);
