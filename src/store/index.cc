@@ -232,19 +232,13 @@ void IndexWriter::write_key(std::uint32_t number, std::string_view key) {
   NMC_REQUIRE(key.size() <= kInlineKeyBytes, "bytes={}", key.size());
   std::array<std::uint64_t, kInlineKeyWords> words{};
   std::memcpy(words.data(), key.data(), key.size());
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    SharedWord& word = i < kFirstKeyWords ? entries_[number].key[i] : rests_[number].key[i - kFirstKeyWords];
-    word.store(words[i], std::memory_order_release);
-  }
+  for (std::size_t i = 0; i < words.size(); ++i) key_word(number, i).store(words[i], std::memory_order_release);
 }
 
 std::string IndexWriter::read_key(std::uint32_t number, std::size_t bytes) const {
   NMC_REQUIRE(bytes <= kInlineKeyBytes, "bytes={}", bytes);
   std::array<std::uint64_t, kInlineKeyWords> words;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const SharedWord& word = i < kFirstKeyWords ? entries_[number].key[i] : rests_[number].key[i - kFirstKeyWords];
-    words[i] = word.load(std::memory_order_relaxed);
-  }
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = key_word(number, i).load(std::memory_order_relaxed);
   return std::string(reinterpret_cast<const char*>(words.data()), bytes);
 }
 

@@ -310,6 +310,9 @@ class IndexWriter {
   std::uint32_t size_class_for(std::uint32_t entries) const;
   Result<void> reserve_tables(std::uint32_t size_class);
   std::uint64_t rests_offset() const;
+  SharedWord& key_word(std::uint32_t number, std::size_t i) const {
+    return i < kFirstKeyWords ? entries_[number].key[i] : rests_[number].key[i - kFirstKeyWords];
+  }
   // An emptied table of the size for the entries there are now, other than the active one.
   std::uint32_t find_slot(std::uint64_t hash, std::uint32_t number);
   std::uint32_t clear_next_table();

@@ -42,7 +42,7 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
     ++counters_.commit_duplicates;
     return held;
   }
-  NMC_RETURN_IF_ERROR(write_key_locked(number, commit.key, hash));
+  NMC_RETURN_IF_ERROR(write_names_locked(number, commit, hash));
   // Looked up after the key has its room, which may have cost an object.
   const auto replaced = find_locked(commit.key, hash);
 
@@ -51,7 +51,6 @@ Result<MasterCore::Held> MasterCore::commit(const Commit& commit) {
   holding.soft_until = soft_until_locked(commit, replaced);
   if (holding.soft_until != 0) meta.flags |= kSoftPinned;
   if (commit.hard_pin) meta.flags |= kHardPinned;
-  write_checksum_locked(number, commit.checksum);
   index_.set_meta(number, meta);
   link_copies_locked(number, commit_copies_locked(commit, hash, meta));
   if (replaced) {
@@ -84,12 +83,11 @@ std::vector<std::uint32_t> MasterCore::commit_copies_locked(const Commit& commit
   std::vector<std::uint32_t> copies;
   for (const Held& copy : commit.copies) {
     if (!is_reservation_locked(copy.entry, copy.generation, commit.client)) continue;
-    if (segment_of(copy.entry).state != SegmentState::kMounted || !write_key_locked(copy.entry, commit.key, hash)) {
+    if (segment_of(copy.entry).state != SegmentState::kMounted || !write_names_locked(copy.entry, commit, hash)) {
       abort_locked(copy.entry);
       continue;
     }
     meta.flags |= kReplica;
-    write_checksum_locked(copy.entry, commit.checksum);
     index_.set_meta(copy.entry, meta);
     Pins::publish(index_.entry(copy.entry).commit);
     holdings_[copy.entry].state = EntryState::kCommitted;
@@ -220,9 +218,9 @@ void MasterCore::drop_hidden_locked(std::string_view key, std::uint64_t hash) {
 
 // ---- keys ----
 
-Result<void> MasterCore::write_key_locked(std::uint32_t number, std::string_view key, std::uint64_t hash) {
-  EntryExtent extent = index_.extent(number);
-  extent.key_bytes = static_cast<std::uint16_t>(key.size());
+// By what the entry is found, and its bytes are known. An error leaves it as it was.
+Result<void> MasterCore::write_names_locked(std::uint32_t number, const Commit& commit, std::uint64_t hash) {
+  const std::string_view key = commit.key;
   if (key.size() > kInlineKeyBytes) {
     const std::uint16_t segment = holdings_[number].placed.segment;
     NMC_ASSIGN_OR_RETURN(const Placed placed, place_bytes_locked(key.size(), number, std::span(&segment, 1)));
@@ -233,16 +231,13 @@ Result<void> MasterCore::write_key_locked(std::uint32_t number, std::string_view
   } else {
     index_.write_key(number, key);
   }
-  index_.rest(number).key_hash.store(hash, std::memory_order_release);
-  index_.set_extent(number, extent);
+  IndexEntryRest& rest = index_.rest(number);
+  rest.key_hash.store(hash, std::memory_order_release);
+  rest.checksum.store(commit.checksum.value_or(0), std::memory_order_release);
+  index_.set_extent(number, {.bytes = index_.extent(number).bytes,
+                             .has_checksum = commit.checksum.has_value(),
+                             .key_bytes = static_cast<std::uint16_t>(key.size())});
   return {};
-}
-
-void MasterCore::write_checksum_locked(std::uint32_t number, std::optional<std::uint64_t> checksum) {
-  EntryExtent extent = index_.extent(number);
-  extent.has_checksum = checksum.has_value();
-  index_.rest(number).checksum.store(checksum.value_or(0), std::memory_order_release);
-  index_.set_extent(number, extent);
 }
 
 std::string MasterCore::key_of_locked(std::uint32_t number) {

@@ -327,8 +327,7 @@ class MasterCore {
   std::optional<std::uint32_t> find_locked(std::string_view key, std::uint64_t hash) NMC_REQUIRES(mutex_);
   bool key_equals_locked(std::uint32_t entry, std::string_view key) NMC_REQUIRES(mutex_);
   std::string key_of_locked(std::uint32_t entry) NMC_REQUIRES(mutex_);
-  Result<void> write_key_locked(std::uint32_t entry, std::string_view key, std::uint64_t hash) NMC_REQUIRES(mutex_);
-  void write_checksum_locked(std::uint32_t entry, std::optional<std::uint64_t> checksum) NMC_REQUIRES(mutex_);
+  Result<void> write_names_locked(std::uint32_t entry, const Commit& commit, std::uint64_t hash) NMC_REQUIRES(mutex_);
   std::vector<std::uint32_t> commit_copies_locked(const Commit& commit, std::uint64_t hash, EntryMeta meta)
       NMC_REQUIRES(mutex_);
   void link_copies_locked(std::uint32_t first, std::span<const std::uint32_t> copies) NMC_REQUIRES(mutex_);

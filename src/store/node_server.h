@@ -103,8 +103,8 @@ class NodeServer final : private net::MessageHandler {
   net::Reply leave(net::Session& session);
   net::Reply segment_file(net::Session& session, net::Request& request);
   Awaited mount(net::Session& session, net::Request& request);
-  boost::asio::awaitable<Result<std::uint32_t>> mount_now(std::string name, std::uint64_t bytes, std::uint32_t client)
-      NMC_EXCLUDES(mutex_);
+  boost::asio::awaitable<Result<std::uint32_t>> mount_now(std::string name, std::uint64_t bytes, std::uint32_t client,
+                                                          bool again) NMC_EXCLUDES(mutex_);
   net::Reply unmount(net::Session& session, net::Request& request);
   net::Reply reserve(net::Session& session, net::Request& request);
   net::Reply commit(net::Session& session, net::Request& request);

@@ -56,12 +56,18 @@ Result<std::unique_ptr<SharedStoreReader>> SharedStoreReader::open(ClientFiles f
 // ---- The way of a hit, short enough that the processor is at several lookups at once
 // ---------------------------------
 
+inline const SharedStoreReader::MappedSegment* SharedStoreReader::mapped(std::size_t number,
+                                                                         std::uint64_t incarnation) const {
+  const MappedSegment* segment = segments_[number].load(std::memory_order_acquire);
+  return segment != nullptr && segment->incarnation == incarnation ? segment : nullptr;
+}
+
 inline std::span<const std::byte> SharedStoreReader::bytes_at(std::uint64_t location, std::uint64_t size) {
   const Location at = unpack_location(location);
   const std::uint64_t incarnation = incarnation_of(view_.segment_word(at.segment));
   if (incarnation == 0) return {};  // none was ever mounted there
-  const MappedSegment* segment = segments_[at.segment].load(std::memory_order_acquire);
-  if (segment == nullptr || segment->incarnation != incarnation) [[unlikely]]
+  const MappedSegment* segment = mapped(at.segment, incarnation);
+  if (segment == nullptr) [[unlikely]]
     segment = map_segment(at.segment);
   return segment == nullptr ? std::span<const std::byte>() : segment->view.bytes(at.offset, size);
 }
@@ -226,8 +232,7 @@ std::optional<std::uint64_t> SharedStoreReader::at_hand(std::string_view key) {
   const IndexEntry& entry = view_.entry(*number);
   const std::size_t segment = unpack_location(entry.location.load(std::memory_order_relaxed)).segment;
   const std::uint64_t incarnation = incarnation_of(view_.segment_word(segment));
-  const MappedSegment* mapped = segment < kSegmentsMax ? segments_[segment].load(std::memory_order_acquire) : nullptr;
-  if (mapped == nullptr || mapped->incarnation != incarnation) return std::nullopt;
+  if (incarnation == 0 || mapped(segment, incarnation) == nullptr) return std::nullopt;
   return unpack_extent(entry.extent.load(std::memory_order_relaxed)).bytes;
 }
 

@@ -94,6 +94,8 @@ class SharedStoreReader {
   // Bytes in a segment, of an entry that the caller has pinned: so the segment's number has no other incarnation
   // meanwhile. Empty: outside, or not to be had.
   std::span<const std::byte> bytes_at(std::uint64_t location, std::uint64_t size);
+  // Of a number that the index knows; nullptr: not mapped yet in that incarnation.
+  const MappedSegment* mapped(std::size_t number, std::uint64_t incarnation) const;
   const MappedSegment* map_segment(std::uint32_t number) NMC_EXCLUDES(segments_mutex_);
   void retire_locked(MappedSegment* segment) NMC_REQUIRES(segments_mutex_);
   // The checksum that a pinned object must have, unless it is known to be right.
