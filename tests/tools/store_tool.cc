@@ -18,11 +18,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <optional>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "base/failpoint.h"
 #include "tools/store_values.h"
@@ -99,6 +101,10 @@ class StoreTool {
     const auto command = kCommands.find(name);
     if (command == kCommands.end()) return invalid_argument("there is no command {}", name);
     return (this->*command->second)(words);
+  }
+  // The answer is out.
+  void answered() {
+    if (const auto then = std::exchange(after_answer_, nullptr)) then();
   }
 
  private:
@@ -285,11 +291,15 @@ class StoreTool {
         {"error", FailpointAction::kError}, {"exit", FailpointAction::kExit}, {"stop", FailpointAction::kStop}};
     const auto found = kActions.find(action);
     if (found == kActions.end()) return invalid_argument("there is no action {}", action);
-    arm_failpoint(name, found->second, 1, nullptr, skipped ? *skipped : 0);
+    // Work under way may get there at once and end or stop the process: whoever asked hears that it is armed first.
+    after_answer_ = [name, action = found->second, passes = skipped ? *skipped : 0] {
+      arm_failpoint(name, action, 1, nullptr, passes);
+    };
     return outcome_text(0);
   }
 
   std::unique_ptr<Client> client_;
+  std::function<void()> after_answer_;
   std::vector<KeyRange> ranges_;
   std::string kept_key_;
   Client::View kept_;  // goes before the client
@@ -334,6 +344,7 @@ Result<void> serve(int argc, char** argv) {
   for (std::string line; std::getline(std::cin, line);) {
     NMC_ASSIGN_OR_RETURN(const std::string answer, tool.answer(line));
     std::cout << answer << std::endl;
+    tool.answered();
   }
   return {};
 }
