@@ -158,6 +158,10 @@ std::string JsonFields::path_of(std::string_view name) const {
   return path_.empty() ? std::string(name) : fmt::format("{}.{}", path_, name);
 }
 
+bool JsonFields::has(std::string_view name) const {
+  return object_->is_object() && object_->contains(std::string(name));
+}
+
 const Json* JsonFields::find(std::string_view name) const {
   if (!object_->is_object()) return nullptr;
   const auto it = object_->find(std::string(name));

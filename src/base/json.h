@@ -43,6 +43,8 @@ class JsonFields {
   Result<bool> boolean_or(std::string_view name, bool absent) const;
   Result<std::string> string_or(std::string_view name, std::string absent) const;
 
+  // Present, be it null.
+  bool has(std::string_view name) const;
   // nullptr when absent or null.
   const Json* find(std::string_view name) const;
   std::string path_of(std::string_view name) const;

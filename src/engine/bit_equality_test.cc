@@ -25,11 +25,57 @@ std::vector<std::size_t> prompt_lengths() {
   return lengths;
 }
 
-class BitEquality : public ::testing::TestWithParam<Dtype> {
+// A way of being a decoder: what tells the families apart, on sizes that are no multiples of anything.
+struct Shape {
+  const char* name;
+  void (*apply)(Engine::Setup& setup);
+};
+const Shape kShapes[] = {
+    {"llama", [](Engine::Setup&) {}},
+    {"llama3_rope",
+     [](Engine::Setup& setup) {
+       setup.config.rope_scaling = {.kind = model::RopeScaling::Kind::kLlama3,
+                                    .factor = 8.0f,
+                                    .low_freq_factor = 1.0f,
+                                    .high_freq_factor = 4.0f,
+                                    .original_max_positions = 64.0f};
+       setup.config.tie_embeddings = true;
+     }},
+    {"mistral",
+     [](Engine::Setup& setup) {
+       setup.config.windows = {21, 21};
+     }},
+    {"qwen2",
+     [](Engine::Setup& setup) {
+       setup.config.qkv_bias = true;
+       setup.config.windows = {0, 40};
+     }},
+    {"qwen3", [](Engine::Setup& setup) { setup.config.qk_norm = true; }},
+    {"all_biases",
+     [](Engine::Setup& setup) { setup.config.qkv_bias = setup.config.out_bias = setup.config.mlp_bias = true; }},
+    {"adapter", [](Engine::Setup& setup) { setup.adapter_rank = 5; }},
+};
+
+struct Case {
+  const Shape* shape;
+  Dtype dtype;
+};
+void PrintTo(const Case& value, std::ostream* out) { *out << value.shape->name << " " << dtype_name(value.dtype); }
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Shape& shape : kShapes) {
+    for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16}) all.push_back({&shape, dtype});
+  }
+  return all;
+}
+
+class BitEquality : public ::testing::TestWithParam<Case> {
  protected:
   static Engine::Setup setup() {
     Engine::Setup setup;
-    setup.dtype = GetParam();
+    setup.dtype = GetParam().dtype;
+    GetParam().shape->apply(setup);
     return setup;
   }
   static std::vector<TokenId> prompt(const Engine& engine, std::size_t length) {
@@ -201,8 +247,37 @@ TEST_P(BitEquality, HandedOverEqualsPlainPass) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, BitEquality, ::testing::Values(Dtype::kF32, Dtype::kBf16),
-                         [](const auto& param) { return std::string(dtype_name(param.param)); });
+// Two adapters and the base model in one batch over one store: each is what it is alone without a cache, and none
+// finds what another left.
+TEST_P(BitEquality, AdaptersAndBaseShareABatchButNoBlock) {
+  Engine::Setup with = setup();
+  with.options.max_batch_tokens = 40;
+  Engine engine(with);
+  const std::vector<TokenId> tokens = prompt(engine, 70);
+  const std::vector<std::shared_ptr<const model::Adapter>> models = {nullptr, engine.random_adapter(4, 1),
+                                                                     engine.random_adapter(8, 2)};
+  std::set<std::string> digests;
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::shared_ptr<Collector>> collectors;
+    for (std::size_t i = 0; i < models.size(); ++i) {
+      GenerateRequest request = engine.request("a" + std::to_string(i), tokens, kOutput);
+      request.adapter = models[i];
+      collectors.push_back(engine.submit(std::move(request)));
+    }
+    for (std::size_t i = 0; i < models.size(); ++i) {
+      const Trace got = engine.trace("a" + std::to_string(i), *collectors[i]);
+      engine.use_adapter(models[i]);
+      EXPECT_EQ(got, engine.plain(tokens, kOutput)) << "model " << i << ", round " << round;
+      EXPECT_EQ(collectors[i]->wait().metrics.saved_tokens, round == 0 ? 0u : tokens.size()) << "model " << i;
+      digests.insert(got.digest);
+    }
+  }
+  EXPECT_EQ(digests.size(), models.size()) << "adapters that change nothing would prove nothing";
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, BitEquality, ::testing::ValuesIn(cases()), [](const auto& param) {
+  return fmt::format("{}_{}", param.param.shape->name, dtype_name(param.param.dtype));
+});
 
 }  // namespace
 }  // namespace nmc::engine

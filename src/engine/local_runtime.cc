@@ -128,7 +128,7 @@ Result<void> LocalRuntime::submit(GenerateRequest request, std::shared_ptr<Reque
   sequence->listener = std::move(listener);
   sequence->cancel = std::make_shared<CancelToken>();
   sequence->submitted = options_.clock->now();
-  if (!caches_.empty()) sequence->chain = caches_.front()->chain(request.cache_salt, request.prompt);
+  if (!caches_.empty()) sequence->chain = caches_.front()->chain(request, request.prompt);
   sequence->request = std::move(request);
   const std::string& id = sequence->request.id;
   {
@@ -190,7 +190,7 @@ void LocalRuntime::pass_on(std::unique_ptr<Sequence> sequence) {
     sequence->release_blocks();
   }
   if (options_.reuse == Reuse::kLocal) {  // from here on blocks are the decode worker's to name
-    sequence->chain = caches_[1]->chain(sequence->request.cache_salt, sequence->tokens);
+    sequence->chain = caches_[1]->chain(sequence->request, sequence->tokens);
   }
   workers_[1]->enqueue(std::move(sequence));
   poke_others(0);

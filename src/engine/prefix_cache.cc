@@ -41,9 +41,10 @@ CacheSource joined(CacheSource so_far, CacheSource source) {
 PrefixCache::PrefixCache(store::Store& store, kv::Namespace ns, std::size_t vocab, const Clock& clock)
     : store_(store), ns_(std::move(ns)), vocab_(vocab), clock_(clock) {}
 
-kv::PrefixChain PrefixCache::chain(const std::string& salt, std::span<const TokenId> tokens) const {
+kv::PrefixChain PrefixCache::chain(const GenerateRequest& request, std::span<const TokenId> tokens) const {
   kv::Namespace ns = ns_;
-  ns.salt = salt;
+  ns.salt = request.cache_salt;
+  if (request.adapter) ns.adapter = request.adapter->digest();
   kv::PrefixChain chain(ns.digest(), ns_.layout.block_tokens);
   chain.append(tokens);
   return chain;

@@ -15,11 +15,12 @@ namespace nmc::engine {
 // Thread-safe (the store is); a Sequence is its caller's.
 class PrefixCache {
  public:
-  // `ns` without salt. `vocab` is the number of logits a tail object holds. All is borrowed and outlives this.
+  // `ns` with neither adapter nor salt. `vocab` is the number of logits a tail object holds. All is borrowed and
+  // outlives this.
   PrefixCache(store::Store& store, kv::Namespace ns, std::size_t vocab, const Clock& clock);
 
-  // A fresh chain of `tokens` under the request's salt.
-  kv::PrefixChain chain(const std::string& salt, std::span<const TokenId> tokens) const;
+  // A fresh chain of `tokens` under the request's salt and adapter.
+  kv::PrefixChain chain(const GenerateRequest& request, std::span<const TokenId> tokens) const;
 
   // Attaches the longest run of blocks that could really be read, and where the whole prompt is known its tail too:
   // then everything is computed and sequence.logits are set. Otherwise at least one token is left to compute, and only

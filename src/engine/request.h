@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "kv/prefix.h"
+#include "model/adapter.h"
 
 namespace nmc::engine {
 
@@ -29,8 +30,9 @@ struct GenerateRequest {
   SamplingParams sampling;
   std::size_t max_tokens = 16;  // tokens to generate, at least 1
   bool ignore_eos = false;
-  std::string cache_salt;         // KV is shared only between requests of equal salts
-  std::optional<Nanos> deadline;  // absolute, by the runtime's clock; nullopt: none
+  std::string cache_salt;  // KV is shared only between requests of equal salts (and equal adapters)
+  std::shared_ptr<const model::Adapter> adapter;  // loaded for the runtime's decoder; null: the base model
+  std::optional<Nanos> deadline;                  // absolute, by the runtime's clock; nullopt: none
 };
 
 enum class FinishReason { kStop, kLength, kCancelled, kFailed };

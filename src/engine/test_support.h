@@ -104,6 +104,7 @@ class Engine {
     RuntimeOptions options;
     int threads = 2;
     std::uint64_t seed = 7;
+    std::size_t adapter_rank = 0;  // 0: requests run on the base model, else on a random adapter
     std::size_t tail_bytes = std::size_t{1} << 20;
   };
 
@@ -111,6 +112,7 @@ class Engine {
     auto decoder = model::Decoder::random(setup_.config, setup_.seed, setup_.dtype, pool_);
     if (!decoder) ADD_FAILURE() << decoder.error().message;
     decoder_ = std::move(*decoder);
+    if (setup_.adapter_rank > 0) adapter_ = random_adapter(setup_.adapter_rank, setup_.seed);
     start();
   }
 
@@ -156,6 +158,7 @@ class Engine {
     made.prompt = std::move(prompt);
     made.max_tokens = max_tokens;
     made.sampling.temperature = 0;
+    made.adapter = adapter_;
     return made;
   }
   std::shared_ptr<Collector> submit(GenerateRequest request) {
@@ -202,7 +205,8 @@ class Engine {
       const model::Chunk part{.tokens = std::span(tokens).subspan(computed, take),
                               .start = computed,
                               .blocks = std::span(used).first(kv.blocks_for(computed + take)),
-                              .logits = last ? logits.data() : nullptr};
+                              .logits = last ? logits.data() : nullptr,
+                              .adapter = adapter_.get()};
       decoder_->forward(pool_, std::span(&part, 1), kv.block_tokens, workspace);
       computed += take;
       if (!last) continue;
@@ -211,6 +215,14 @@ class Engine {
     }
     return {std::vector<TokenId>(tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()),
             hash.finish().hex()};
+  }
+
+  // What plain() and request() use from now on.
+  void use_adapter(std::shared_ptr<const model::Adapter> adapter) { adapter_ = std::move(adapter); }
+  std::shared_ptr<const model::Adapter> random_adapter(std::size_t rank, std::uint64_t seed) {
+    auto adapter = model::Adapter::random(setup_.config, rank, seed, pool_);
+    if (!adapter) ADD_FAILURE() << adapter.error().message;
+    return *adapter;
   }
 
   Runtime& runtime() { return *runtime_; }
@@ -222,6 +234,7 @@ class Engine {
   Setup setup_;
   ThreadPool pool_;
   std::unique_ptr<model::Decoder> decoder_;
+  std::shared_ptr<const model::Adapter> adapter_;
   std::unique_ptr<store::Store> store_;
   int next_id_ = 0;
   Mutex mutex_;

@@ -218,7 +218,8 @@ void Worker::step() {
       chunks.push_back({.tokens = std::span(sequence.tokens).subspan(sequence.computed, item.tokens),
                         .start = sequence.computed,
                         .blocks = std::span(sequence.addresses).first((end + block_tokens() - 1) / block_tokens()),
-                        .logits = item.logits});
+                        .logits = item.logits,
+                        .adapter = sequence.request.adapter.get()});
     }
     parts_.decoder->forward(*parts_.pool, chunks, static_cast<std::uint32_t>(block_tokens()), workspace_);
     steps_.fetch_add(1, std::memory_order_relaxed);

@@ -125,6 +125,25 @@ void rms_norm(ThreadPool& pool, const float* x, std::size_t rows, std::size_t di
   });
 }
 
+void rms_norm_heads(float* x, std::size_t heads, std::size_t head_dim, const float* weight, float epsilon) {
+  for (std::size_t head = 0; head < heads; ++head) {
+    float* const vector = x + head * head_dim;
+    HWY_DYNAMIC_DISPATCH(rms_norm_row)(vector, head_dim, weight, epsilon, vector);
+  }
+}
+
+void add_bias(ThreadPool& pool, float* x, std::size_t rows, std::size_t dim, const float* bias) {
+  pool.parallel_for(rows, rows_at_a_time(dim), [&](std::size_t begin, std::size_t end, int) {
+    for (std::size_t r = begin; r < end; ++r) HWY_DYNAMIC_DISPATCH(add_range)(x + r * dim, bias, dim);
+  });
+}
+
+void add_rows(ThreadPool& pool, float* x, std::size_t x_stride, const float* y, std::size_t rows, std::size_t dim) {
+  pool.parallel_for(rows, rows_at_a_time(dim), [&](std::size_t begin, std::size_t end, int) {
+    for (std::size_t r = begin; r < end; ++r) HWY_DYNAMIC_DISPATCH(add_range)(x + r * x_stride, y + r * dim, dim);
+  });
+}
+
 void add_in_place(ThreadPool& pool, float* x, const float* y, std::size_t count) {
   pool.parallel_for(count, kFloatsPerThread, [&](std::size_t begin, std::size_t end, int) {
     HWY_DYNAMIC_DISPATCH(add_range)(x + begin, y + begin, end - begin);

@@ -60,6 +60,45 @@ TEST_P(ElementwiseTest, RowsHaveTheSameBitsInAnyBatch) {
   }
 }
 
+TEST_P(ElementwiseTest, RmsNormHeadsNormsEachHeadByItself) {
+  ThreadPool pool(1);
+  for (const std::size_t dim : {2, 20, 64, 128}) {
+    const std::size_t heads = 5;
+    std::vector<float> x = random_floats(heads * dim, dim);
+    const std::vector<float> weight = random_floats(dim, 3);
+    std::vector<float> expected(heads * dim);
+    rms_norm(pool, x.data(), heads, dim, weight.data(), 1e-6f, expected.data());
+    rms_norm_heads(x.data(), heads, dim, weight.data(), 1e-6f);
+    EXPECT_TRUE(same_bits(x, expected));
+  }
+}
+
+TEST_P(ElementwiseTest, AddBiasAddsItToEveryRow) {
+  ThreadPool pool(3);
+  for (const std::size_t dim : kSizes) {
+    const std::size_t rows = 37;
+    std::vector<float> x = random_floats(rows * dim, 1);
+    const std::vector<float> bias = random_floats(dim, 2);
+    std::vector<float> expected = x;
+    for (std::size_t i = 0; i < x.size(); ++i) expected[i] += bias[i % dim];
+    add_bias(pool, x.data(), rows, dim, bias.data());
+    EXPECT_TRUE(same_bits(x, expected));
+  }
+}
+
+TEST_P(ElementwiseTest, AddRowsLeavesWhatLiesBetweenAlone) {
+  ThreadPool pool(2);
+  for (const std::size_t dim : kSizes) {
+    const std::size_t rows = 11, stride = dim + 5;
+    std::vector<float> x = random_floats(rows * stride, 1);
+    const std::vector<float> y = random_floats(rows * dim, 2);
+    std::vector<float> expected = x;
+    for (std::size_t i = 0; i < y.size(); ++i) expected[i / dim * stride + i % dim] += y[i];
+    add_rows(pool, x.data(), stride, y.data(), rows, dim);
+    EXPECT_TRUE(same_bits(x, expected));
+  }
+}
+
 TEST_P(ElementwiseTest, AddInPlaceAddsEveryElement) {
   ThreadPool pool(3);
   for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{33}, std::size_t{100'003}}) {

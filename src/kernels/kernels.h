@@ -60,6 +60,15 @@ std::string matmul_kernel_name(std::size_t rows, Dtype dtype);
 void rms_norm(ThreadPool& pool, const float* x, std::size_t rows, std::size_t dim, const float* weight, float epsilon,
               float* out);
 
+// The same for one row of `heads` vectors of `head_dim`, each normed by itself, in place; `weight` has head_dim floats.
+void rms_norm_heads(float* x, std::size_t heads, std::size_t head_dim, const float* weight, float epsilon);
+
+// x[r] += bias; rows of `dim` floats.
+void add_bias(ThreadPool& pool, float* x, std::size_t rows, std::size_t dim, const float* bias);
+
+// x[r] += y[r]; `dim` floats of each row, rows of x `x_stride` (>= dim) floats apart, those of y dim.
+void add_rows(ThreadPool& pool, float* x, std::size_t x_stride, const float* y, std::size_t rows, std::size_t dim);
+
 // x += y over `count` floats.
 void add_in_place(ThreadPool& pool, float* x, const float* y, std::size_t count);
 

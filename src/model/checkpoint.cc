@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "model/weights_digest.h"
 
 namespace nmc::model {
 namespace {
@@ -15,7 +16,6 @@ constexpr const char* kSingleName = "model.safetensors";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr std::uint64_t kIndexBytesMax = 64 << 20;
 constexpr std::uint64_t kSmallJsonBytesMax = 16 << 20;
-constexpr std::size_t kLeafBytes = 1 << 20;
 
 std::string printable(std::string_view name) { return describe_json(Json(name), 200); }
 
@@ -124,15 +124,6 @@ Result<void> read_generation_config(const Path& folder, ModelConfig& config) {
   return {};
 }
 
-std::size_t leaf_count(std::size_t bytes) { return (bytes + kLeafBytes - 1) / kLeafBytes; }
-
-Digest tensor_digest(const TensorInfo& tensor, std::span<const Digest> leaves) {
-  Sha256 hash;
-  hash.update_field(tensor.name).update_field(tensor.dtype_name);
-  hash.update_field(fmt::format("{}", fmt::join(tensor.shape, ",")));
-  return hash.update(std::as_bytes(leaves)).finish();
-}
-
 }  // namespace
 
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config) {
@@ -140,18 +131,26 @@ std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config) {
   std::vector<ExpectedTensor> tensors;
   tensors.push_back({"model.embed_tokens.weight", {config.vocab, hidden}});
   for (std::size_t layer = 0; layer < config.layers; ++layer) {
-    const auto add = [&](const char* name, std::vector<std::uint64_t> shape) {
-      tensors.push_back({fmt::format("model.layers.{}.{}.weight", layer, name), std::move(shape)});
+    const auto norm = [&](const char* name, std::uint64_t size) {
+      tensors.push_back({fmt::format("model.layers.{}.{}.weight", layer, name), {size}});
     };
-    add("input_layernorm", {hidden});
-    add("self_attn.q_proj", {q, hidden});
-    add("self_attn.k_proj", {kv, hidden});
-    add("self_attn.v_proj", {kv, hidden});
-    add("self_attn.o_proj", {hidden, q});
-    add("post_attention_layernorm", {hidden});
-    add("mlp.gate_proj", {config.intermediate, hidden});
-    add("mlp.up_proj", {config.intermediate, hidden});
-    add("mlp.down_proj", {hidden, config.intermediate});
+    const auto projection = [&](const char* name, std::uint64_t rows, std::uint64_t columns, bool bias) {
+      tensors.push_back({fmt::format("model.layers.{}.{}.weight", layer, name), {rows, columns}});
+      if (bias) tensors.push_back({fmt::format("model.layers.{}.{}.bias", layer, name), {rows}});
+    };
+    norm("input_layernorm", hidden);
+    projection("self_attn.q_proj", q, hidden, config.qkv_bias);
+    projection("self_attn.k_proj", kv, hidden, config.qkv_bias);
+    projection("self_attn.v_proj", kv, hidden, config.qkv_bias);
+    projection("self_attn.o_proj", hidden, q, config.out_bias);
+    if (config.qk_norm) {
+      norm("self_attn.q_norm", config.head_dim);
+      norm("self_attn.k_norm", config.head_dim);
+    }
+    norm("post_attention_layernorm", hidden);
+    projection("mlp.gate_proj", config.intermediate, hidden, config.mlp_bias);
+    projection("mlp.up_proj", config.intermediate, hidden, config.mlp_bias);
+    projection("mlp.down_proj", hidden, config.intermediate, config.mlp_bias);
   }
   tensors.push_back({"model.norm.weight", {hidden}});
   if (!config.tie_embeddings) tensors.push_back({"lm_head.weight", {config.vocab, hidden}});
@@ -275,28 +274,12 @@ std::uint64_t Checkpoint::weight_bytes() const {
 }
 
 Digest Checkpoint::weights_digest(ThreadPool& pool) const {
-  std::vector<std::span<const std::byte>> leaves;
+  std::vector<NamedTensor> tensors;  // tensors_ is in order of names
   for (const auto& [name, place] : tensors_) {
-    const std::span<const std::byte> bytes = files_[place.file].bytes(info(place));
-    for (std::size_t at = 0; at < bytes.size(); at += kLeafBytes) {
-      leaves.push_back(bytes.subspan(at, std::min(kLeafBytes, bytes.size() - at)));
-    }
+    const TensorInfo& tensor = info(place);
+    tensors.push_back({name, tensor.dtype_name, tensor.shape, files_[place.file].bytes(tensor)});
   }
-  std::vector<Digest> digests(leaves.size());
-  pool.parallel_for(leaves.size(), 1, [&](std::size_t begin, std::size_t end, int) {
-    for (std::size_t i = begin; i < end; ++i) digests[i] = sha256(leaves[i]);
-  });
-
-  Sha256 root;
-  root.update_field("nano-mooncake/weights/v1");
-  std::span<const Digest> rest = digests;
-  for (const auto& [name, place] : tensors_) {
-    const std::size_t count = leaf_count(info(place).bytes());
-    const Digest tensor = tensor_digest(info(place), rest.first(count));
-    root.update(std::as_bytes(std::span(tensor.bytes)));
-    rest = rest.subspan(count);
-  }
-  return root.finish();
+  return model::weights_digest(tensors, pool);
 }
 
 }  // namespace nmc::model

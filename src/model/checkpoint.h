@@ -60,10 +60,7 @@ class Checkpoint {
   // Bytes of all tensors.
   std::uint64_t weight_bytes() const;
 
-  // Identity of the weights; the same however they are cut into files. A leaf is the SHA-256 of up to 1 MiB of a
-  // tensor; a tensor is SHA-256 of its name, type and shape as length-prefixed fields and its leaves in order; the
-  // weights are SHA-256 of a version field and the tensors in order of their names. Reads every byte; leaves are hashed
-  // in parallel.
+  // Identity of the weights (model/weights_digest.h), the same however they are cut into files. Reads every byte.
   Digest weights_digest(ThreadPool& pool) const;
 
  private:

@@ -66,16 +66,69 @@ TEST(ConfigTest, ReadsVariantsOfTheSameThing) {
   EXPECT_EQ(config->dtype, "float16");
 }
 
+ModelConfig family(std::string_view model_type, std::string_view patch = "{}") {
+  Json json = small_with(R"({"architectures": null, "head_dim": 2})");
+  json["model_type"] = model_type;
+  json.merge_patch(*parse_json(patch, "patch"));
+  const auto config = parse(json);
+  EXPECT_TRUE(config) << config.error().message;
+  return *config;
+}
+
+TEST(ConfigTest, BiasesAndNormsAreThoseOfTheFamily) {
+  EXPECT_FALSE(family("llama").qkv_bias);
+  const ModelConfig llama = family("llama", R"({"attention_bias": true, "mlp_bias": true})");
+  EXPECT_TRUE(llama.qkv_bias && llama.out_bias && llama.mlp_bias);
+  EXPECT_FALSE(family("mistral").qkv_bias);
+  EXPECT_TRUE(family("qwen2").qkv_bias);
+  EXPECT_FALSE(family("qwen2").out_bias);
+  EXPECT_FALSE(family("qwen2").qk_norm);
+  EXPECT_TRUE(family("qwen3").qk_norm);
+  EXPECT_FALSE(family("qwen3").qkv_bias);
+  EXPECT_TRUE(family("qwen3", R"({"attention_bias": true})").out_bias);
+}
+
+TEST(ConfigTest, WindowsAreThoseOfTheFamily) {
+  EXPECT_THAT(family("llama").windows, IsEmpty());
+  EXPECT_THAT(family("mistral").windows, ElementsAre(4096, 4096)) << "what transformers takes an absent one for";
+  EXPECT_THAT(family("mistral", R"({"sliding_window": 8})").windows, ElementsAre(8, 8));
+  Json json = small_with(R"({"architectures": null, "model_type": "mistral"})");
+  json["sliding_window"] = nullptr;
+  EXPECT_THAT(parse(json)->windows, IsEmpty()) << "null says that there is none";
+  EXPECT_THAT(family("qwen2", R"({"sliding_window": 8})").windows, IsEmpty()) << "not switched on";
+  EXPECT_THAT(family("qwen2", R"({"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 1})").windows,
+              ElementsAre(0, 8));
+  EXPECT_THAT(family("qwen2", R"({"sliding_window": 8, "use_sliding_window": true})").windows, IsEmpty())
+      << "windows begin at layer 28";
+  EXPECT_THAT(family("qwen3", R"({"sliding_window": 8, "use_sliding_window": true,
+                                  "layer_types": ["sliding_attention", "full_attention"]})")
+                  .windows,
+              ElementsAre(8, 0));
+}
+
+TEST(ConfigTest, ReadsRopeScalingOldAndNew) {
+  const ModelConfig old = family("llama", R"({"rope_scaling": {"rope_type": "llama3", "factor": 8,
+    "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 128}})");
+  EXPECT_EQ(old.rope_scaling.kind, RopeScaling::Kind::kLlama3);
+  EXPECT_FLOAT_EQ(old.rope_scaling.original_max_positions, 128.0f);
+  const ModelConfig newer = family("llama", R"({"rope_parameters": {"rope_type": "llama3", "factor": 8,
+    "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 128}})");
+  EXPECT_EQ(newer.rope_scaling, old.rope_scaling);
+  EXPECT_EQ(family("qwen3", R"({"head_dim": null})").head_dim, 128u);
+}
+
 TEST(ConfigTest, CountsParameters) {
-  const auto config = parse(small());
-  ASSERT_TRUE(config);
-  std::size_t elements = 0;
-  for (const ExpectedTensor& tensor : expected_tensors(*config)) {
-    std::size_t size = 1;
-    for (const std::uint64_t n : tensor.shape) size *= n;
-    elements += size;
+  for (const ModelConfig& config :
+       {family("llama"), family("llama", R"({"attention_bias": true, "mlp_bias": true, "tie_word_embeddings": true})"),
+        family("qwen2"), family("qwen3")}) {
+    std::size_t elements = 0;
+    for (const ExpectedTensor& tensor : expected_tensors(config)) {
+      std::size_t size = 1;
+      for (const std::uint64_t n : tensor.shape) size *= n;
+      elements += size;
+    }
+    EXPECT_EQ(config.parameters(), elements) << config.digest_text();
   }
-  EXPECT_EQ(config->parameters(), elements);
 }
 
 TEST(ConfigTest, DigestTextTellsShapesApartAndIgnoresTheRest) {
@@ -83,9 +136,13 @@ TEST(ConfigTest, DigestTextTellsShapesApartAndIgnoresTheRest) {
   EXPECT_EQ(parse(small_with(R"({"max_position_embeddings": 128, "torch_dtype": "float32"})"))->digest_text(), text);
   for (const char* patch :
        {R"({"num_hidden_layers": 3})", R"({"rope_theta": 10000.5})", R"({"rms_norm_eps": 1.001e-5})",
-        R"({"num_key_value_heads": 1})", R"({"head_dim": 4})", R"({"tie_word_embeddings": true})"}) {
+        R"({"num_key_value_heads": 1})", R"({"head_dim": 4})", R"({"tie_word_embeddings": true})",
+        R"({"attention_bias": true})", R"({"mlp_bias": true})", R"({"rope_scaling": {"type": "linear", "factor": 2}})",
+        R"({"model_type": "mistral", "architectures": null})", R"({"model_type": "qwen2", "architectures": null})"}) {
     EXPECT_NE(parse(small_with(patch))->digest_text(), text) << patch;
   }
+  EXPECT_NE(family("mistral", R"({"sliding_window": 8})").digest_text(),
+            family("mistral", R"({"sliding_window": 9})").digest_text());
 }
 
 struct BadConfig {
@@ -103,16 +160,41 @@ constexpr BadConfig kBadConfigs[] = {
      {"architectures", "LlamaForCausalLM", "Sequence"}},
     {R"({"architectures": []})", ErrorCode::kUnsupported, {"architectures"}},
     {R"({"hidden_act": "gelu"})", ErrorCode::kUnsupported, {"hidden_act", "silu", "gelu"}},
-    {R"({"attention_bias": true})", ErrorCode::kUnsupported, {"attention_bias", "false", "true"}},
-    {R"({"attention_bias": "no"})", ErrorCode::kInvalidArgument, {"attention_bias", "true or false"}},
-    {R"({"mlp_bias": true})", ErrorCode::kUnsupported, {"mlp_bias"}},
-    {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8}})",
+    {R"({"model_type": "mistral", "architectures": null, "attention_bias": true})",
      ErrorCode::kUnsupported,
-     {"rope_scaling.rope_type", "default", "llama3"}},
-    {R"({"rope_scaling": {"type": "linear"}})", ErrorCode::kUnsupported, {"rope_scaling.type", "linear"}},
+     {"attention_bias", "false", "MistralForCausalLM"}},
+    {R"({"attention_bias": "no"})", ErrorCode::kInvalidArgument, {"attention_bias", "true or false"}},
+    {R"({"model_type": "qwen3", "architectures": null, "head_dim": 2, "mlp_bias": true})",
+     ErrorCode::kUnsupported,
+     {"mlp_bias", "Qwen3ForCausalLM"}},
+    {R"({"model_type": "qwen2"})", ErrorCode::kUnsupported, {"architectures", "Qwen2ForCausalLM", "Llama"}},
+    {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8}})",
+     ErrorCode::kInvalidArgument,
+     {"rope_scaling.low_freq_factor", "absent"}},
+    {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1,
+         "original_max_position_embeddings": 128}})",
+     ErrorCode::kInvalidArgument,
+     {"rope_scaling.high_freq_factor", "more than", "4"}},
+    {R"({"rope_scaling": {"type": "linear"}})", ErrorCode::kInvalidArgument, {"rope_scaling.factor", "absent"}},
+    {R"({"rope_scaling": {"type": "linear", "factor": 0}})", ErrorCode::kInvalidArgument, {"rope_scaling.factor", "0"}},
+    {R"({"rope_scaling": {"type": "dynamic", "factor": 2}})",
+     ErrorCode::kUnsupported,
+     {"rope_scaling.type", "linear", "dynamic"}},
     {R"({"rope_scaling": 2})", ErrorCode::kInvalidArgument, {"rope_scaling", "2"}},
     {R"({"rope_parameters": {"rope_type": "yarn"}})", ErrorCode::kUnsupported, {"rope_parameters.rope_type", "yarn"}},
-    {R"({"sliding_window": 4096})", ErrorCode::kUnsupported, {"sliding_window", "4096"}},
+    {R"({"sliding_window": 4096})", ErrorCode::kUnsupported, {"sliding_window", "LlamaForCausalLM", "4096"}},
+    {R"({"model_type": "mistral", "architectures": null, "sliding_window": 0})",
+     ErrorCode::kInvalidArgument,
+     {"sliding_window", "0"}},
+    {R"({"model_type": "mistral", "architectures": null, "layer_types": ["sliding_attention"]})",
+     ErrorCode::kInvalidArgument,
+     {"layer_types", "2"}},
+    {R"({"model_type": "mistral", "architectures": null, "layer_types": ["sliding_attention", "linear_attention"]})",
+     ErrorCode::kUnsupported,
+     {"layer_types[1]", "full_attention", "linear_attention"}},
+    {R"({"model_type": "qwen2", "architectures": null, "use_sliding_window": 1})",
+     ErrorCode::kInvalidArgument,
+     {"use_sliding_window"}},
     {R"({"quantization_config": {"bits": 4}})", ErrorCode::kUnsupported, {"quantization_config"}},
     {R"({"partial_rotary_factor": 0.5})", ErrorCode::kUnsupported, {"partial_rotary_factor", "0.5"}},
     {R"({"num_key_value_heads": 3})", ErrorCode::kInvalidArgument, {"num_key_value_heads", "divisor", "3"}},

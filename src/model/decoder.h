@@ -1,4 +1,5 @@
-// The forward pass of a Llama-shaped decoder over sequences of mixed lengths, on packed weights and a paged KV cache.
+// The forward pass of a decoder (RMS norms, rotary positions, gated MLP) over sequences of mixed lengths, on packed
+// weights and a paged KV cache.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,7 @@
 
 namespace nmc::model {
 
+class Adapter;
 class Checkpoint;
 class WeightSource;
 
@@ -27,6 +29,7 @@ struct Chunk {
   std::span<std::byte* const> blocks;  // address of each block up to the last token's, in order; those that hold
                                        // positions from `start` on are written
   float* logits = nullptr;             // vocab floats for the last token, or nullptr when not wanted
+  const Adapter* adapter = nullptr;    // loaded for this decoder's config; nullptr: the base model alone
 };
 
 // Scratch memory of one caller of forward(); grows to the largest pass seen. Not thread-safe.

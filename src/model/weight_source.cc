@@ -19,11 +19,14 @@ float nearly_normal(std::uint64_t bits) {
 }
 
 bool is_norm(std::string_view name) { return name.ends_with("norm.weight"); }
+bool is_bias(std::string_view name) { return name.ends_with(".bias"); }
+
+constexpr float kBiasScale = 0.25f;
 
 }  // namespace
 
 Result<Weights> CheckpointWeights::tensor(const std::string& name, std::size_t rows, std::size_t columns) {
-  const bool vector = rows == 1 && is_norm(name);
+  const bool vector = rows == 1 && (is_norm(name) || is_bias(name));
   Result<TensorView> view = vector ? checkpoint_.tensor(name, {columns}) : checkpoint_.tensor(name, {rows, columns});
   if (!view) return Failure(std::move(view).error());
   return Weights{view->bytes.data(), view->dtype};
@@ -35,7 +38,7 @@ Result<Weights> RandomWeights::tensor(const std::string& name, std::size_t rows,
   buffer_.assign(rows * columns, 1.0f);
   if (!is_norm(name)) {
     const std::uint64_t stream = checksum64(name);
-    const float scale = 1.0f / std::sqrt(static_cast<float>(columns));
+    const float scale = is_bias(name) ? kBiasScale : 1.0f / std::sqrt(static_cast<float>(columns));
     pool_.parallel_for(rows, 64, [&](std::size_t begin, std::size_t end, int) {
       for (std::size_t row = begin; row < end; ++row) {
         for (std::size_t column = 0; column < columns; ++column) {

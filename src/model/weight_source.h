@@ -23,7 +23,7 @@ struct Weights {
   Dtype dtype = Dtype::kF32;
 };
 
-// Not thread-safe. Tensors are named as in Hugging Face's Llama checkpoints.
+// Not thread-safe. Tensors are named as in Hugging Face's checkpoints.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
@@ -45,8 +45,8 @@ class CheckpointWeights final : public WeightSource {
   ThreadPool& pool_;
 };
 
-// Nearly normal numbers of variance 1 / columns (so that activations keep their size), norms 1; the same on every
-// machine, whatever was asked for before.
+// Nearly normal numbers of variance 1 / columns (so that activations keep their size), biases of
+// deviation 1/4, norms 1; the same on every machine, whatever was asked for before.
 class RandomWeights final : public WeightSource {
  public:
   // Called for each element after it was drawn, to shape what a model says; null: leave as drawn. `kind` names the

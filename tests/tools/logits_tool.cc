@@ -1,10 +1,11 @@
 // Teacher-forced logits of a checkpoint, for comparison with other implementations:
 //
-//   nmc_logits_tool FOLDER f32|bf16 CHUNK ID...
+//   nmc_logits_tool FOLDER[+ADAPTER] f32|bf16 CHUNK ID...
 //
 // runs the prompt through the paged forward pass in chunks of CHUNK tokens (0: at once) and writes the logits of every
 // position as little-endian f32 to standard output, [tokens][vocab]. A chunk gives logits of its last token only, so
-// each position is the end of a pass over what precedes it in blocks already written.
+// each position is the end of a pass over what precedes it in blocks already written. FOLDER may be a GGUF file;
+// ADAPTER is a folder in PEFT's layout.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -13,8 +14,10 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "model/adapter.h"
 #include "model/checkpoint.h"
 #include "model/decoder.h"
+#include "model/gguf_model.h"
 
 namespace {
 
@@ -31,6 +34,18 @@ int fail(const std::string& message) {
   return 2;
 }
 
+nmc::Result<std::unique_ptr<nmc::model::Decoder>> load_decoder(const std::string& path, nmc::Dtype dtype,
+                                                               nmc::ThreadPool& pool) {
+  using namespace nmc::model;
+  if (path.ends_with(".gguf")) {
+    NMC_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(path));
+    GgufWeights weights(file, pool);
+    return Decoder::create(file.config(), weights, dtype, pool);
+  }
+  NMC_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(path));
+  return Decoder::load(checkpoint, dtype, pool);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -45,10 +60,16 @@ int main(int argc, char** argv) {
   }
 
   nmc::ThreadPool pool(nmc::available_cpus());
-  const auto checkpoint = nmc::model::Checkpoint::open(argv[1]);
-  if (!checkpoint) return fail(checkpoint.error().message);
-  const auto decoder = nmc::model::Decoder::load(*checkpoint, *dtype, pool);
+  const std::string spec = argv[1];
+  const std::string folder = spec.substr(0, spec.find('+'));
+  const auto decoder = load_decoder(folder, *dtype, pool);
   if (!decoder) return fail(decoder.error().message);
+  std::shared_ptr<const nmc::model::Adapter> adapter;
+  if (folder.size() < spec.size()) {
+    auto loaded = nmc::model::Adapter::load(spec.substr(folder.size() + 1), (*decoder)->config(), pool);
+    if (!loaded) return fail(loaded.error().message);
+    adapter = *loaded;
+  }
 
   constexpr std::uint32_t kBlockTokens = 16;
   const nmc::kv::KvLayout layout = (*decoder)->kv_layout(kBlockTokens);
@@ -64,7 +85,8 @@ int main(int argc, char** argv) {
     const nmc::model::Chunk part{.tokens = std::span(tokens).subspan(begin, end - begin),
                                  .start = begin,
                                  .blocks = std::span(blocks).first(layout.blocks_for(end)),
-                                 .logits = logits.data()};
+                                 .logits = logits.data(),
+                                 .adapter = adapter.get()};
     (*decoder)->forward(pool, std::span(&part, 1), kBlockTokens, workspace);
   };
   for (std::size_t begin = 0; begin < tokens.size(); begin += step) {

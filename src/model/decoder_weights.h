@@ -1,0 +1,58 @@
+// A decoder's weights as its forward pass reads them: packed for the products, all in one piece of memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "base/syscall.h"
+#include "base/thread_pool.h"
+#include "kernels/kernels.h"
+#include "model/config.h"
+#include "model/product.h"
+#include "model/weight_source.h"
+
+namespace nmc::model {
+
+// y = W x, plus a bias where the model has one.
+struct Projection {
+  kernels::PackedMatrix matrix;
+  const float* bias = nullptr;
+};
+
+struct LayerWeights {
+  const float* input_norm = nullptr;  // [hidden]
+  const float* post_norm = nullptr;   // [hidden]
+  const float* q_norm = nullptr;      // [head_dim], with k_norm, where the model norms queries and keys
+  const float* k_norm = nullptr;
+  // kQkv: [q + 2 kv][hidden], kOut: [hidden][q], kGateUp: [2 intermediate][hidden], kDown: [hidden][intermediate].
+  std::array<Projection, kProducts> projections;
+
+  const Projection& projection(Product product) const { return projections[index_of(product)]; }
+};
+
+// Immutable after pack(); owns what its pointers point at.
+class DecoderWeights {
+ public:
+  // 16-bit panels for kBf16 (an f16 source stays f16), f32 for kF32. Norms and biases are f32.
+  static Result<DecoderWeights> pack(const ModelConfig& config, WeightSource& source, Dtype dtype, ThreadPool& pool);
+
+  Dtype dtype = Dtype::kBf16;            // of the matrices
+  const std::byte* embedding = nullptr;  // [vocab][hidden], row-major, of `dtype`
+  std::vector<LayerWeights> layers;
+  const float* final_norm = nullptr;  // [hidden]
+  kernels::PackedMatrix head;         // [vocab][hidden]
+  std::string digest;
+
+  std::size_t bytes() const { return memory_.size(); }
+
+ private:
+  explicit DecoderWeights(Mapping memory) : memory_(std::move(memory)) {}
+
+  Mapping memory_;
+};
+
+}  // namespace nmc::model
