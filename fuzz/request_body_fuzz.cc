@@ -32,8 +32,16 @@ void check_accepted(const CompletionRequest& request) {
     must(is_valid_utf8(message.content));
   }
   must(request.max_tokens.value_or(1) >= 1);
-  must(request.temperature >= 0 && request.temperature <= 2);
-  must(request.top_p > 0 && request.top_p <= 1);
+  must(request.sampling.params.temperature >= 0 && request.sampling.params.temperature <= 2);
+  must(request.sampling.params.top_p > 0 && request.sampling.params.top_p <= 1);
+  must(request.sampling.params.min_p >= 0 && request.sampling.params.min_p <= 1);
+  must(request.sampling.params.repetition_penalty > 0);
+  for (const engine::LogitBias& bias : request.sampling.params.logit_bias) must(bias.bias >= -100 && bias.bias <= 100);
+  must(request.sampling.n >= 1 && request.sampling.n * std::max<std::size_t>(1, request.prompts.size()) <= kChoicesMax);
+  must(!request.max_tokens || request.sampling.min_tokens <= *request.max_tokens);
+  must(request.sampling.stop_ids.size() <= kStopIdsMax);
+  must(request.sampling.logprobs.value_or(0) <= kTopLogprobsMax);
+  must(request.model < 2);
   must(request.stop.size() <= kStopsMax);
   for (const std::string& stop : request.stop)
     must(!stop.empty() && stop.size() <= kStopBytesMax && is_valid_utf8(stop));
@@ -54,7 +62,9 @@ void check_refused(const ApiError& error) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view body(reinterpret_cast<const char*>(data + 1), size - 1);
-  const auto request = parse_completion_request(body, data[0] % 2 == 0 ? Endpoint::kChat : Endpoint::kCompletions, "m");
+  static const Served kServed{.models = {"m", "m2"}, .defaults = {}};
+  const auto request =
+      parse_completion_request(body, data[0] % 2 == 0 ? Endpoint::kChat : Endpoint::kCompletions, kServed);
   if (request) {
     check_accepted(*request);
   } else {

@@ -1,5 +1,5 @@
-"""The paged forward pass against a plain full-attention one in numpy, on random checkpoints of every shape, over prompts
-long enough that windows and rescaled rotary frequencies matter."""
+"""The paged forward pass against a plain full-attention one in numpy, on random checkpoints of every shape, over
+prompts long enough that windows and rescaled rotary frequencies matter."""
 
 import os
 import subprocess

@@ -23,11 +23,12 @@ constexpr Nanos kLastAnswersTimeout = std::chrono::seconds(1);
 
 Nanos nanos_of(double seconds) { return std::chrono::duration_cast<Nanos>(std::chrono::duration<double>(seconds)); }
 
-http::ServerOptions server_options_of(const Settings& settings) {
+http::ServerOptions server_options_of(const Settings& settings, const Serving& serving) {
   http::ServerOptions options;
   options.http.host = settings.text("host");
   options.http.port = static_cast<std::uint16_t>(settings.integer("port"));
   options.served_model_name = settings.text("served-model-name");
+  options.adapters = serving.adapters();
   options.api_key = settings.text_or("api-key", "");
   options.request_timeout = nanos_of(settings.seconds("request-timeout-s"));
   return options;
@@ -54,7 +55,7 @@ Result<int> run(const Settings& settings) {
   NMC_ASSIGN_OR_RETURN(StopSignal stop, StopSignal::create());
   NMC_ASSIGN_OR_RETURN(
       const std::unique_ptr<http::Server> server,
-      http::Server::start(server_options_of(settings), serving.model(), serving.runtime(), &serving.store()));
+      http::Server::start(server_options_of(settings, serving), serving.model(), serving.runtime(), &serving.store()));
   if (!is_loopback(settings.text("host")) && !settings.has("api-key")) {
     log_warning("whoever reaches {} can use this server: no --api-key is set", settings.text("host"));
   }

@@ -2,7 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <set>
+
 #include "base/check.h"
+#include "cli/serving_settings.h"
 #include "cli/setting.h"
 #include "cli/token_settings.h"
 #include "kernels/kernels.h"
@@ -40,6 +43,24 @@ Result<store::StoreOptions> store_options_of(const Settings& settings, std::size
   options.disk_dir = settings.text_or("disk-dir", "");
   options.disk_bytes = settings.bytes("disk-bytes");
   return options;
+}
+
+Result<std::vector<http::ServedAdapter>> load_adapters(const Settings& settings, const model::Model& model,
+                                                       ThreadPool& pool) {
+  std::vector<http::ServedAdapter> adapters;
+  if (!settings.has("lora-modules")) return adapters;
+  std::set<std::string> names = {settings.text("served-model-name")};
+  const auto specs = parse_adapter_list(settings.text("lora-modules"));
+  NMC_ASSERT(specs.has_value(), "lora-modules={}", settings.text("lora-modules"));
+  for (const AdapterSpec& spec : *specs) {
+    if (!names.insert(spec.name).second) {
+      return invalid_argument("{}: the name {} is taken: expected names that differ from each other and from {}",
+                              settings.where("lora-modules"), spec.name, settings.text("served-model-name"));
+    }
+    NMC_ASSIGN_OR_RETURN(auto adapter, model::Adapter::load(spec.folder, model.config, pool));
+    adapters.push_back({spec.name, std::move(adapter)});
+  }
+  return adapters;
 }
 
 }  // namespace
@@ -80,6 +101,7 @@ Result<Serving> Serving::create(const Settings& settings) {
   NMC_ASSIGN_OR_RETURN(model::Model model,
                        model::load_model(settings.text("model"), dtype_of(settings), *serving.pool_));
   serving.model_ = std::make_unique<model::Model>(std::move(model));
+  NMC_ASSIGN_OR_RETURN(serving.adapters_, load_adapters(settings, *serving.model_, *serving.pool_));
   const kv::Namespace ns = serving.model_->kv_namespace(options.block_tokens);
   NMC_ASSIGN_OR_RETURN(store::StoreOptions memory, store_options_of(settings, ns.layout.block_bytes()));
   NMC_ASSIGN_OR_RETURN(serving.store_, store::Store::create(std::move(memory)));

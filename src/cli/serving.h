@@ -4,11 +4,13 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "cli/settings.h"
 #include "engine/runtime.h"
+#include "http/server.h"
 #include "model/model.h"
 #include "store/store.h"
 
@@ -28,6 +30,9 @@ class Serving {
   engine::Runtime& runtime() { return *runtime_; }
   const engine::Runtime& runtime() const { return *runtime_; }
 
+  // Of --lora-modules, loaded.
+  const std::vector<http::ServedAdapter>& adapters() const { return adapters_; }
+
   // What was chosen, in one line: model, size, context, memory, kernels.
   std::string description() const;
 
@@ -37,6 +42,7 @@ class Serving {
   // Declared in the order of need: destroyed last to first.
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<model::Model> model_;
+  std::vector<http::ServedAdapter> adapters_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<engine::Runtime> runtime_;
 };

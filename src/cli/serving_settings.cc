@@ -12,6 +12,8 @@ namespace {
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr std::int64_t kTiB = std::int64_t{1} << 40;
 
+bool is_adapter_list(std::string_view text) { return parse_adapter_list(text).has_value(); }
+
 std::vector<Setting> model_settings() {
   return {
       {.name = "model",
@@ -25,6 +27,13 @@ std::vector<Setting> model_settings() {
        .placeholder = "NAME",
        .default_text = "nano-mooncake",
        .help = "The name by which requests ask for the model."},
+      {.name = "lora-modules",
+       .kind = Kind::kText,
+       .placeholder = "NAME=DIR[,...]",
+       .default_text = "",
+       .help = "Low-rank adapters in PEFT layout, served beside the model under their names. Default: none.",
+       .accepts = is_adapter_list,
+       .accepted = "NAME=DIR, several separated by commas"},
       {.name = "dtype",
        .kind = Kind::kChoice,
        .placeholder = "bf16|f32",
@@ -223,6 +232,18 @@ std::vector<Setting> server_settings() {
 }
 
 }  // namespace
+
+std::optional<std::vector<AdapterSpec>> parse_adapter_list(std::string_view text) {
+  std::vector<AdapterSpec> adapters;
+  while (true) {
+    const std::string_view one = text.substr(0, text.find(','));
+    const std::size_t equals = one.find('=');
+    if (equals == 0 || equals == one.npos || equals + 1 == one.size()) return std::nullopt;
+    adapters.push_back({std::string(one.substr(0, equals)), std::string(one.substr(equals + 1))});
+    if (one.size() == text.size()) return adapters;
+    text.remove_prefix(one.size() + 1);
+  }
+}
 
 std::vector<Setting> serving_settings() {
   std::vector<Setting> all;

@@ -1,13 +1,23 @@
 // The one table of everything that shapes serving: model, workers, cache, limits, address.
 #pragma once
 
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/setting.h"
 
 namespace nmc::cli {
+
+// An adapter to be served under a name of its own.
+struct AdapterSpec {
+  std::string name;
+  std::string folder;
+};
+// "NAME=DIR,NAME=DIR"; nullopt when it is something else.
+std::optional<std::vector<AdapterSpec>> parse_adapter_list(std::string_view text);
 
 // All of them, in the order in which help and `config` show them.
 std::vector<Setting> serving_settings();

@@ -352,5 +352,65 @@ TEST(EngineTest, EndOfSequenceStopsUnlessIgnored) {
   EXPECT_EQ(collector->tokens(), free_run);
 }
 
+TEST(EngineTest, MinTokensHoldsEveryEndingOff) {
+  Engine::Setup setup;
+  Engine probe(setup);
+  const std::vector<TokenId> tokens = random_tokens(33, 1, probe.vocab());
+  const std::vector<TokenId> free_run = probe.run(tokens, 12).tokens;
+  setup.options.eos_ids = {free_run[0]};
+  Engine engine(setup);
+  for (const std::size_t least : {0, 1, 5, 12}) {
+    GenerateRequest request = engine.request("least", tokens, 12);
+    request.min_tokens = least;
+    request.stop_ids = {free_run[1]};
+    auto collector = engine.submit(std::move(request));
+    collector->wait();
+    const std::vector<TokenId> got = collector->tokens();
+    EXPECT_GE(got.size(), std::max<std::size_t>(least, 1));
+    for (std::size_t i = 0; i + 1 < got.size() && i < least; ++i) {
+      EXPECT_NE(got[i], free_run[0]);
+      EXPECT_NE(got[i], free_run[1]);
+    }
+  }
+}
+
+TEST(EngineTest, StopIdsEndAnAnswerEvenWhenTheModelsOwnAreIgnored) {
+  Engine engine({});
+  const std::vector<TokenId> tokens = random_tokens(33, 1, engine.vocab());
+  const std::vector<TokenId> free_run = engine.run(tokens, 12).tokens;
+  GenerateRequest request = engine.request("stop", tokens, 12);
+  request.ignore_eos = true;
+  request.stop_ids = {free_run[3]};
+  auto collector = engine.submit(std::move(request));
+  EXPECT_EQ(collector->wait().reason, FinishReason::kStop);
+  const auto first = std::find(free_run.begin(), free_run.end(), free_run[3]);
+  EXPECT_EQ(collector->tokens(), std::vector<TokenId>(free_run.begin(), first + 1));
+}
+
+// What a forced answer's tokens are worth doesn't depend on how its KV came about.
+TEST(EngineTest, ForcedTokensAreTakenAndTheirLogprobsTold) {
+  Engine engine({});
+  const std::vector<TokenId> tokens = random_tokens(40, 1, engine.vocab());
+  const auto worth = [&](const std::string& id, std::size_t prompt) {
+    GenerateRequest request =
+        engine.request(id, {tokens.begin(), tokens.begin() + static_cast<int>(prompt)}, tokens.size() - prompt);
+    request.forced.assign(tokens.begin() + static_cast<int>(prompt), tokens.end());
+    request.ignore_eos = true;
+    request.logprobs = 0;
+    auto collector = engine.submit(std::move(request));
+    collector->wait();
+    std::vector<float> logprobs;
+    for (const SampledToken& token : collector->sampled()) {
+      EXPECT_EQ(token.id, tokens[tokens.size() - collector->sampled().size() + logprobs.size()]);
+      EXPECT_EQ(token.logprobs.size(), 1u);
+      logprobs.push_back(token.logprobs[0].logprob);
+    }
+    return logprobs;
+  };
+  const std::vector<float> all = worth("1", 1);
+  ASSERT_EQ(all.size(), 39u);
+  EXPECT_EQ(worth("2", 20), std::vector<float>(all.begin() + 19, all.end()));
+}
+
 }  // namespace
 }  // namespace nmc::engine

@@ -103,6 +103,12 @@ Result<void> LocalRuntime::check(const GenerateRequest& request) const {
       return invalid_argument("prompt holds token id {}, expected ids below {}", id, decoder_.config().vocab);
     }
   }
+  for (const TokenId id : request.forced) {
+    if (id >= decoder_.config().vocab) {
+      return invalid_argument("the answer to take holds token id {}, expected ids below {}", id,
+                              decoder_.config().vocab);
+    }
+  }
   if (request.prompt.size() >= options_.max_context ||
       request.max_tokens > options_.max_context - request.prompt.size()) {
     return invalid_argument("prompt of {} tokens and max_tokens {} don't fit the context of {} tokens",
@@ -129,6 +135,10 @@ Result<void> LocalRuntime::submit(GenerateRequest request, std::shared_ptr<Reque
   sequence->cancel = std::make_shared<CancelToken>();
   sequence->submitted = options_.clock->now();
   if (!caches_.empty()) sequence->chain = caches_.front()->chain(request, request.prompt);
+  sequence->ending_ids = request.stop_ids;
+  if (!request.ignore_eos) {
+    sequence->ending_ids.insert(sequence->ending_ids.end(), options_.eos_ids.begin(), options_.eos_ids.end());
+  }
   sequence->request = std::move(request);
   const std::string& id = sequence->request.id;
   {

@@ -17,11 +17,27 @@ namespace nmc::engine {
 
 using kv::TokenId;
 
+struct LogitBias {
+  TokenId id = 0;
+  float bias = 0;  // added to the id's logit
+};
+
 struct SamplingParams {
   float temperature = 1.0f;  // 0: greedy
   float top_p = 1.0f;        // (0, 1]
   std::uint32_t top_k = 0;   // 0: all
+  float min_p = 0.0f;        // [0, 1]: ids less likely than this share of the likeliest are left out
   std::uint64_t seed = 0;    // the noise of a token is keyed by (seed, position), so a resumed request draws the same
+  float presence_penalty = 0.0f;    // taken from the logit of an id that was generated
+  float frequency_penalty = 0.0f;   // taken from it for each time
+  float repetition_penalty = 1.0f;  // above 0; divides the logit, when positive, or multiplies it, of an id that the
+                                    // prompt or the answer holds
+  std::vector<LogitBias> logit_bias;
+
+  // What is drawn depends on the tokens before, or on ids by name.
+  bool changes_logits() const {
+    return presence_penalty != 0.0f || frequency_penalty != 0.0f || repetition_penalty != 1.0f || !logit_bias.empty();
+  }
 };
 
 struct GenerateRequest {
@@ -29,8 +45,13 @@ struct GenerateRequest {
   std::vector<TokenId> prompt;  // 1 .. max_context - 1 ids, each below the vocabulary size
   SamplingParams sampling;
   std::size_t max_tokens = 16;  // tokens to generate, at least 1
+  std::size_t min_tokens = 0;   // what would end the answer isn't drawn before
   bool ignore_eos = false;
-  std::string cache_salt;  // KV is shared only between requests of equal salts (and equal adapters)
+  std::vector<TokenId> stop_ids;          // end the answer as the model's own do, also with ignore_eos
+  std::optional<std::uint32_t> logprobs;  // how many of the likeliest ids are told with each token; nullopt: not even
+                                          // the token's own
+  std::vector<TokenId> forced;            // taken one after another in place of what would be drawn: for evaluation
+  std::string cache_salt;                 // KV is shared only between requests of equal salts (and equal adapters)
   std::shared_ptr<const model::Adapter> adapter;  // loaded for the runtime's decoder; null: the base model
   std::optional<Nanos> deadline;                  // absolute, by the runtime's clock; nullopt: none
 };
@@ -59,13 +80,24 @@ struct Outcome {
   RequestMetrics metrics;
 };
 
+// The natural logarithm of an id's probability by the model alone: temperature 1, no penalties, no bias.
+struct Logprob {
+  TokenId id = 0;
+  float logprob = 0;
+};
+
+struct SampledToken {
+  TokenId id = 0;
+  std::vector<Logprob> logprobs;  // where asked for: its own, then those of the likeliest, most likely first
+};
+
 // Hears what becomes of one request. Called on an engine thread: must return quickly and never call back into the
 // runtime except for cancel(). on_token for each generated id in order, the end-of-sequence id included when it ends
 // the request; then on_finish exactly once, and nothing after it.
 class RequestListener {
  public:
   virtual ~RequestListener() = default;
-  virtual void on_token(TokenId token) = 0;
+  virtual void on_token(const SampledToken& token) = 0;
   virtual void on_finish(const Outcome& outcome) = 0;
 };
 

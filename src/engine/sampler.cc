@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "base/check.h"
@@ -20,6 +21,37 @@ bool likelier(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
+// The logits after bias, penalties and bars.
+std::vector<float> changed(std::span<const float> logits, const SamplingParams& params, const History& history) {
+  std::vector<float> values(logits.begin(), logits.end());
+  const auto is_known = [&](TokenId id) { return id < values.size(); };
+  for (const LogitBias& bias : params.logit_bias) {
+    if (is_known(bias.id)) values[bias.id] += bias.bias;
+  }
+  if (params.repetition_penalty != 1.0f) {
+    std::vector<bool> seen(values.size());
+    for (const auto& tokens : {history.prompt, history.generated}) {
+      for (const TokenId id : tokens) {
+        if (!is_known(id) || seen[id]) continue;
+        seen[id] = true;
+        values[id] = values[id] > 0 ? values[id] / params.repetition_penalty : values[id] * params.repetition_penalty;
+      }
+    }
+  }
+  if (params.presence_penalty != 0.0f || params.frequency_penalty != 0.0f) {
+    std::vector<bool> seen(values.size());
+    for (const TokenId id : history.generated) {
+      if (!is_known(id)) continue;
+      values[id] -= params.frequency_penalty + (seen[id] ? 0.0f : params.presence_penalty);
+      seen[id] = true;
+    }
+  }
+  for (const TokenId id : history.barred) {
+    if (is_known(id)) values[id] = -std::numeric_limits<float>::infinity();
+  }
+  return values;
+}
+
 // The ids that may be drawn. Ordered by likelihood only where a cut needs the order.
 std::vector<Candidate> candidates(std::span<const float> logits, const SamplingParams& params) {
   std::vector<Candidate> all;
@@ -36,10 +68,7 @@ std::vector<Candidate> candidates(std::span<const float> logits, const SamplingP
   return all;
 }
 
-}  // namespace
-
-TokenId sample(std::span<const float> logits, const SamplingParams& params, std::size_t position) {
-  NMC_REQUIRE(!logits.empty());
+TokenId draw(std::span<const float> logits, const SamplingParams& params, std::size_t position) {
   if (params.temperature <= 0.0f) return static_cast<TokenId>(kernels::argmax(logits));
   std::vector<Candidate> kept = candidates(logits, params);
   if (kept.empty()) return 0;
@@ -59,12 +88,47 @@ TokenId sample(std::span<const float> logits, const SamplingParams& params, std:
     kept.resize(count);
     total = mass;
   }
+  if (params.min_p > 0.0f) {  // the likeliest has weight 1
+    std::size_t count = 0;
+    total = 0;
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      if (weight[i] < params.min_p) continue;
+      kept[count] = kept[i];
+      weight[count] = weight[i];
+      total += weight[count++];
+    }
+    kept.resize(count);
+  }
   double left = to_unit(keyed_random(params.seed, /*stream=*/0, position)) * total;
   for (std::size_t i = 0; i < kept.size(); ++i) {
     left -= weight[i];
     if (left < 0) return kept[i].id;
   }
   return kept.back().id;  // rounding left a sliver
+}
+
+}  // namespace
+
+TokenId sample(std::span<const float> logits, const SamplingParams& params, std::size_t position,
+               const History& history) {
+  NMC_REQUIRE(!logits.empty());
+  if (!params.changes_logits() && history.barred.empty()) return draw(logits, params, position);
+  return draw(changed(logits, params, history), params, position);
+}
+
+std::vector<Logprob> logprobs_of(std::span<const float> logits, TokenId id, std::size_t count) {
+  float highest = -std::numeric_limits<float>::infinity();
+  for (const float logit : logits) highest = std::max(highest, logit);  // skips NaN
+  double sum = 0;
+  for (const float logit : logits) {
+    if (!std::isnan(logit)) sum += std::exp(static_cast<double>(logit) - highest);
+  }
+  const double log_sum = highest + std::log(sum);
+  const auto told = [&](TokenId of) { return Logprob{of, static_cast<float>(logits[of] - log_sum)}; };
+  std::vector<Logprob> result = {told(id)};
+  std::vector<Candidate> all = candidates(logits, {.top_k = static_cast<std::uint32_t>(count)});
+  for (std::size_t i = 0; i < std::min(count, all.size()); ++i) result.push_back(told(all[i].id));
+  return result;
 }
 
 }  // namespace nmc::engine

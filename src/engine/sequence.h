@@ -57,8 +57,9 @@ struct Sequence {
   std::shared_ptr<CancelToken> cancel;
   std::uint64_t arrival = 0;  // order of submission: the newest is preempted first
 
-  std::vector<TokenId> tokens;  // prompt, then what was generated
-  std::size_t computed = 0;     // leading tokens whose KV is in `blocks`
+  std::vector<TokenId> ending_ids;  // the request's and, unless it ignores them, the model's
+  std::vector<TokenId> tokens;      // prompt, then what was generated
+  std::size_t computed = 0;         // leading tokens whose KV is in `blocks`
   std::vector<Block> blocks;
   std::vector<std::byte*> addresses;     // of `blocks`, as the forward pass wants them
   std::optional<kv::PrefixChain> chain;  // of all tokens; none when nothing is to be reused

@@ -55,9 +55,10 @@ inline void PrintTo(const Trace& trace, std::ostream* out) {
 // Collects what a request said, and lets a test wait for its end.
 class Collector final : public RequestListener {
  public:
-  void on_token(TokenId token) override {
+  void on_token(const SampledToken& token) override {
     MutexLock lock(mutex_);
-    tokens_.push_back(token);
+    tokens_.push_back(token.id);
+    sampled_.push_back(token);
     changed_.notify_all();
   }
   void on_finish(const Outcome& outcome) override {
@@ -76,6 +77,10 @@ class Collector final : public RequestListener {
     while (tokens_.size() < count && !outcome_) changed_.wait(mutex_);
     return tokens_;
   }
+  std::vector<SampledToken> sampled() {
+    MutexLock lock(mutex_);
+    return sampled_;
+  }
   std::vector<TokenId> tokens() {
     MutexLock lock(mutex_);
     return tokens_;
@@ -89,6 +94,7 @@ class Collector final : public RequestListener {
   Mutex mutex_;
   CondVar changed_;
   std::vector<TokenId> tokens_ NMC_GUARDED_BY(mutex_);
+  std::vector<SampledToken> sampled_ NMC_GUARDED_BY(mutex_);
   std::optional<Outcome> outcome_ NMC_GUARDED_BY(mutex_);
   int finishes_ NMC_GUARDED_BY(mutex_) = 0;
 };

@@ -312,16 +312,29 @@ void Worker::advance(const Planned& planned) {
   sequence.finished = next_token(sequence, logits);
 }
 
+SampledToken Worker::choose_token(const Sequence& sequence, std::span<const float> logits) const {
+  const GenerateRequest& request = sequence.request;
+  const std::span<const TokenId> tokens = sequence.tokens;
+  History history{.prompt = tokens.first(request.prompt.size()), .generated = tokens.subspan(request.prompt.size())};
+  if (history.generated.size() < request.min_tokens) history.barred = sequence.ending_ids;
+  SampledToken sampled;
+  sampled.id = history.generated.size() < request.forced.size()
+                   ? request.forced[history.generated.size()]
+                   : sample(logits, request.sampling, tokens.size(), history);
+  if (request.logprobs) sampled.logprobs = logprobs_of(logits, sampled.id, *request.logprobs);
+  return sampled;
+}
+
 bool Worker::next_token(Sequence& sequence, std::span<const float> logits) {
   if (parts_.options->on_logits) parts_.options->on_logits(sequence.request.id, sequence.tokens.size(), logits);
-  const TokenId token = sample(logits, sequence.request.sampling, sequence.tokens.size());
+  const SampledToken sampled = choose_token(sequence, logits);
+  const TokenId token = sampled.id;
   sequence.tokens.push_back(token);
   if (sequence.chain) sequence.chain->append(token);
   if (sequence.first_token == Nanos{0}) sequence.first_token = clock_.now();
-  sequence.listener->on_token(token);
+  sequence.listener->on_token(sampled);
 
-  const std::vector<TokenId>& eos = parts_.options->eos_ids;
-  if (!sequence.request.ignore_eos && std::find(eos.begin(), eos.end(), token) != eos.end()) {
+  if (std::ranges::find(sequence.ending_ids, token) != sequence.ending_ids.end()) {
     finish(sequence, FinishReason::kStop);
     return true;
   }

@@ -88,6 +88,7 @@ class Worker {
   void set_lacks_memory(bool lacks);
   std::vector<Planned> plan();
   void advance(const Planned& planned);
+  SampledToken choose_token(const Sequence& sequence, std::span<const float> logits) const;
   // Samples the token after the last one; true when the sequence is done here (finished, or passed on by its owner).
   bool next_token(Sequence& sequence, std::span<const float> logits);
   void retire(Sequences& from, std::size_t index);

@@ -4,10 +4,12 @@
 #include <atomic>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <utility>
 #include <variant>
 
 #include "base/mutex.h"
+#include "http/logprobs_format.h"
 #include "http/status.h"
 #include "http/stop_matcher.h"
 #include "model/detokenizer.h"
@@ -19,20 +21,31 @@ using engine::FinishReason;
 using engine::Outcome;
 using engine::TokenId;
 
-// Text of one prompt's answer.
+// A piece of an answer: text, and the token that it came with (whose text it need not be: characters and stop strings
+// span tokens).
+struct Piece {
+  std::string text;
+  std::optional<engine::SampledToken> token;
+};
+
+// One answer.
 struct Choice {
-  Choice(const model::Tokenizer& tokenizer, std::vector<std::string> stops)
-      : detokenizer(tokenizer), stop(std::move(stops)) {}
+  Choice(const model::Tokenizer& tokenizer, bool skip_special, std::vector<std::string> stops)
+      : detokenizer(tokenizer, skip_special), stop(std::move(stops)) {}
 
   std::string engine_id;
   std::size_t max_tokens = 0;
   model::Detokenizer detokenizer;
   StopMatcher stop;
   Usage usage;
-  std::string text;                     // of a whole answer
-  std::optional<std::string> withheld;  // of a stream: the last token's, until it is known how the answer ends
-  std::optional<Ending> ending;         // no more text comes
-  bool finished = false;                // the engine is done with it
+  bool is_first_of_prompt = true;
+  std::string text;                            // of a whole answer
+  std::vector<engine::SampledToken> logprobs;  // of a whole answer, where asked for
+  std::size_t text_offset = 0;                 // characters of the tokens told
+  std::optional<Piece> withheld;               // the last token's, until it is known how the answer ends
+  std::optional<TokenId> stop_id;              // of `stop_token_ids`, which ended it
+  std::optional<Ending> ending;                // no more text comes
+  bool finished = false;                       // the engine is done with it
   bool role_sent = false;
   std::optional<Nanos> last_token_at;
 };
@@ -46,24 +59,23 @@ class Completion final : public std::enable_shared_from_this<Completion> {
         include_usage_(request.include_usage),
         continuous_usage_(request.continuous_usage),
         chat_(request.endpoint == Endpoint::kChat),
-        ignore_eos_(request.ignore_eos),
+        skip_special_(request.skip_special_tokens),
+        sampling_(request.sampling),
         stops_(request.stop),
         format_(std::move(format)),
         exchange_(std::move(exchange)) {}
 
   void start(std::vector<engine::GenerateRequest> requests) {
     for (const engine::GenerateRequest& request : requests) {
-      Choice& choice = choices_.emplace_back(*state_->model.tokenizer, stops_);
+      Choice& choice = choices_.emplace_back(*state_->model.tokenizer, skip_special_, stops_);
+      choice.is_first_of_prompt = (choices_.size() - 1) % sampling_.n == 0;
       choice.engine_id = request.id;
       choice.max_tokens = request.max_tokens;
       choice.usage.prompt_tokens = request.prompt.size();
     }
     exchange_->on_closed([self = shared_from_this()] { self->give_up(); });
-    for (std::size_t i = 0; i < requests.size() && !over_; ++i) {
-      auto submitted =
-          state_->runtime.submit(std::move(requests[i]), std::make_shared<Listener>(shared_from_this(), i));
-      if (!submitted) fail(to_api_error(std::move(submitted).error()));
-    }
+    requests_ = std::move(requests);
+    for (std::size_t i = 0; i < requests_.size() && !over_; i += sampling_.n) submit(i);
     if (over_ || !stream_) return;
     exchange_->begin_stream({.content_type = "text/event-stream; charset=utf-8",
                              .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}},
@@ -75,14 +87,16 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   struct Event {
     std::size_t choice;
     Nanos at;
-    std::variant<TokenId, Outcome> what;
+    std::variant<engine::SampledToken, Outcome> what;
   };
 
   class Listener final : public engine::RequestListener {
    public:
     Listener(std::shared_ptr<Completion> completion, std::size_t choice)
         : completion_(std::move(completion)), choice_(choice) {}
-    void on_token(TokenId token) override { completion_->hear({choice_, completion_->state_->clock().now(), token}); }
+    void on_token(const engine::SampledToken& token) override {
+      completion_->hear({choice_, completion_->state_->clock().now(), token});
+    }
     void on_finish(const Outcome& outcome) override {
       completion_->hear({choice_, completion_->state_->clock().now(), outcome});
     }
@@ -91,6 +105,17 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     std::shared_ptr<Completion> completion_;
     std::size_t choice_;
   };
+
+  void submit(std::size_t index) {
+    auto submitted =
+        state_->runtime.submit(std::move(requests_[index]), std::make_shared<Listener>(shared_from_this(), index));
+    if (!submitted) fail(to_api_error(std::move(submitted).error()));
+  }
+
+  // The first answer's prompt is computed: the others to it start from its blocks and logits, where KV is reused.
+  void submit_others(std::size_t first) {
+    for (std::size_t i = first + 1; i < first + sampling_.n && !over_; ++i) submit(i);
+  }
 
   // On an engine thread.
   void hear(Event event) NMC_EXCLUDES(mutex_) {
@@ -116,32 +141,44 @@ class Completion final : public std::enable_shared_from_this<Completion> {
       if (over_) return;
       Choice& choice = choices_[event.choice];
       const std::size_t index = event.choice;
-      if (const TokenId* token = std::get_if<TokenId>(&event.what)) {
-        on_token(index, choice, *token, event.at);
+      if (auto* token = std::get_if<engine::SampledToken>(&event.what)) {
+        on_token(index, choice, std::move(*token), event.at);
       } else {
         on_finish(index, choice, std::get<Outcome>(event.what));
       }
     }
   }
 
-  void on_token(std::size_t index, Choice& choice, TokenId token, Nanos at) {
+  void on_token(std::size_t index, Choice& choice, engine::SampledToken token, Nanos at) {
+    if (choice.is_first_of_prompt && choice.usage.completion_tokens == 0) {
+      submit_others(index);
+      if (over_) return;
+    }
     if (choice.ending) return;  // sampled before the cancellation arrived
     if (choice.last_token_at) state_->latencies.add_token_gap(to_ms(at - *choice.last_token_at));
     choice.last_token_at = at;
     release_withheld(index, choice);
 
     ++choice.usage.completion_tokens;
-    const bool eos = !ignore_eos_ && std::ranges::find(state_->eos_ids, token) != state_->eos_ids.end();
-    std::string text = eos ? std::string() : choice.stop.push(choice.detokenizer.push(token));
+    const bool ends = ends_answer(token.id);
+    Piece piece{ends ? std::string() : choice.stop.push(choice.detokenizer.push(token.id)), std::nullopt};
+    if (sampling_.logprobs) piece.token = std::move(token);
     if (choice.stop.stopped()) {
       choice.ending = Ending{"stop", choice.stop.matched()};
-      emit(index, choice, text, &*choice.ending);
+      emit(index, choice, piece, &*choice.ending);
       state_->runtime.cancel(choice.engine_id);
-    } else if (eos || choice.usage.completion_tokens == choice.max_tokens) {
-      choice.withheld = std::move(text);  // on_finish() follows and says how to end its chunk
+    } else if (ends || choice.usage.completion_tokens == choice.max_tokens) {
+      choice.withheld = std::move(piece);  // on_finish() follows and says how to end its chunk
+      if (std::ranges::find(sampling_.stop_ids, token.id) != sampling_.stop_ids.end()) choice.stop_id = token.id;
     } else {
-      emit(index, choice, text, nullptr);
+      emit(index, choice, piece, nullptr);
     }
+  }
+
+  // By the same rule as in the engine.
+  bool ends_answer(TokenId id) const {
+    return std::ranges::find(sampling_.stop_ids, id) != sampling_.stop_ids.end() ||
+           (!sampling_.ignore_eos && std::ranges::find(state_->eos_ids, id) != state_->eos_ids.end());
   }
 
   void on_finish(std::size_t index, Choice& choice, const Outcome& outcome) {
@@ -160,15 +197,16 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   }
 
   void end_text(std::size_t index, Choice& choice, FinishReason reason) {
-    std::string text = std::exchange(choice.withheld, std::nullopt).value_or("");
-    text += choice.stop.push(choice.detokenizer.flush());
-    choice.ending = Ending{reason == FinishReason::kLength ? "length" : "stop", std::nullopt};
+    Piece piece = std::exchange(choice.withheld, std::nullopt).value_or(Piece{});
+    piece.text += choice.stop.push(choice.detokenizer.flush());
+    choice.ending = Ending{reason == FinishReason::kLength ? "length" : "stop", nullptr};
+    if (choice.stop_id) choice.ending->stop_reason = *choice.stop_id;
     if (choice.stop.stopped()) {
       choice.ending = Ending{"stop", choice.stop.matched()};
     } else {
-      text += choice.stop.flush();
+      piece.text += choice.stop.flush();
     }
-    emit(index, choice, text, &*choice.ending);
+    emit(index, choice, piece, &*choice.ending);
   }
 
   void release_withheld(std::size_t index, Choice& choice) {
@@ -177,9 +215,10 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     choice.withheld.reset();
   }
 
-  void emit(std::size_t index, Choice& choice, std::string_view text, const Ending* ending) {
+  void emit(std::size_t index, Choice& choice, const Piece& piece, const Ending* ending) {
     if (!stream_) {
-      choice.text += text;
+      choice.text += piece.text;
+      if (piece.token) choice.logprobs.push_back(*piece.token);
       return;
     }
     Json usage;  // null
@@ -187,13 +226,23 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     const Json* shown = include_usage_ ? &usage : nullptr;
     // With the first token rather than ahead of it: clients take the first chunk for it.
     if (chat_ && !std::exchange(choice.role_sent, true)) exchange_->write(format_.role_event(index, shown));
-    exchange_->write(format_.text_event(index, text, ending, shown));
+    Json logprobs = piece.token ? logprobs_json(choice, std::span(&*piece.token, 1)) : Json(nullptr);
+    exchange_->write(format_.text_event(index, piece.text, std::move(logprobs), ending, shown));
+  }
+
+  Json logprobs_json(Choice& choice, std::span<const engine::SampledToken> tokens) const {
+    const model::Tokenizer& tokenizer = *state_->model.tokenizer;
+    return chat_ ? chat_logprobs(tokenizer, tokens) : completions_logprobs(tokenizer, tokens, choice.text_offset);
   }
 
   void complete() {
     over_ = true;
     Usage total;
-    for (const Choice& choice : choices_) total += choice.usage;
+    for (const Choice& choice : choices_) {
+      Usage counted = choice.usage;
+      if (!choice.is_first_of_prompt) counted.prompt_tokens = counted.cached_tokens = 0;  // a prompt is sent once
+      total += counted;
+    }
     if (stream_) {
       if (include_usage_) exchange_->write(format_.usage_event(total));
       exchange_->write(kDoneEvent);
@@ -201,7 +250,10 @@ class Completion final : public std::enable_shared_from_this<Completion> {
       return;
     }
     std::vector<FinishedChoice> finished;
-    for (Choice& choice : choices_) finished.push_back({std::move(choice.text), *choice.ending});
+    for (Choice& choice : choices_) {
+      Json logprobs = sampling_.logprobs ? logprobs_json(choice, choice.logprobs) : Json(nullptr);
+      finished.push_back({std::move(choice.text), std::move(logprobs), *choice.ending});
+    }
     exchange_->respond({.body = format_.whole(finished, total)});
   }
 
@@ -232,15 +284,17 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   }
 
   const std::shared_ptr<ServerState> state_;
-  const bool stream_, include_usage_, continuous_usage_, chat_, ignore_eos_;
+  const bool stream_, include_usage_, continuous_usage_, chat_, skip_special_;
+  const SamplingFields sampling_;
   const std::vector<std::string> stops_;
   const CompletionFormat format_;
   const std::shared_ptr<net::HttpExchange> exchange_;
 
   // Touched by the connection's I/O thread only.
   std::vector<Choice> choices_;
-  bool streaming_ = false;  // the head is sent
-  bool over_ = false;       // answered, failed or given up
+  std::vector<engine::GenerateRequest> requests_;  // of the choices; those that wait for the first to their prompt
+  bool streaming_ = false;                         // the head is sent
+  bool over_ = false;                              // answered, failed or given up
 
   std::atomic<bool> deaf_{false};
   Mutex mutex_;

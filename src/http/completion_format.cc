@@ -1,15 +1,11 @@
 #include "http/completion_format.h"
 
-#include <nlohmann/json.hpp>
-
 namespace nmc::http {
 namespace {
 
 void add_ending(Json& choice, const Ending* ending) {
-  choice["logprobs"] = nullptr;
   choice["finish_reason"] = ending == nullptr ? Json(nullptr) : Json(ending->reason);
-  const bool has_string = ending != nullptr && ending->stop_string.has_value();
-  choice["stop_reason"] = has_string ? Json(*ending->stop_string) : Json(nullptr);
+  choice["stop_reason"] = ending == nullptr ? Json(nullptr) : ending->stop_reason;
 }
 
 }  // namespace
@@ -55,6 +51,7 @@ std::string CompletionFormat::whole(std::span<const FinishedChoice> choices, con
     } else {
       choice["text"] = choices[i].text;
     }
+    choice["logprobs"] = choices[i].logprobs;
     add_ending(choice, &choices[i].ending);
     json["choices"].push_back(std::move(choice));
   }
@@ -73,11 +70,12 @@ std::string CompletionFormat::role_event(std::size_t index, const Json* usage) c
   Json choice;
   choice["index"] = index;
   choice["delta"] = Json::object({{"role", "assistant"}, {"content", ""}});
+  choice["logprobs"] = nullptr;
   add_ending(choice, nullptr);
   return event(std::move(choice), usage);
 }
 
-std::string CompletionFormat::text_event(std::size_t index, std::string_view text, const Ending* ending,
+std::string CompletionFormat::text_event(std::size_t index, std::string_view text, Json logprobs, const Ending* ending,
                                          const Json* usage) const {
   Json choice;
   choice["index"] = index;
@@ -86,6 +84,7 @@ std::string CompletionFormat::text_event(std::size_t index, std::string_view tex
   } else {
     choice["text"] = text;
   }
+  choice["logprobs"] = std::move(logprobs);
   add_ending(choice, ending);
   return event(std::move(choice), usage);
 }

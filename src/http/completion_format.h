@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,14 +21,16 @@ struct Usage {
   Usage& operator+=(const Usage& other);
 };
 
-// How an answer ended; `reason` is "stop" or "length", stop_string the one of the request that was found.
+// How an answer ended; `reason` is "stop" or "length", `stop_reason` the stop string or the id of `stop_token_ids` that
+// was met, else null.
 struct Ending {
   const char* reason = "stop";
-  std::optional<std::string> stop_string;
+  Json stop_reason;
 };
 
 struct FinishedChoice {
   std::string text;
+  Json logprobs;  // null where they weren't asked for
   Ending ending;
 };
 
@@ -41,7 +43,8 @@ class CompletionFormat {
 
   // Chunks, as server-sent events. `usage` as it is to be shown in the chunk: nullptr leaves the field out.
   std::string role_event(std::size_t index, const Json* usage) const;  // the first of a chat's choice
-  std::string text_event(std::size_t index, std::string_view text, const Ending* ending, const Json* usage) const;
+  std::string text_event(std::size_t index, std::string_view text, Json logprobs, const Ending* ending,
+                         const Json* usage) const;
   std::string usage_event(const Usage& usage) const;
 
   static Json usage_json(const Usage& usage);

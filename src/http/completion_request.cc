@@ -1,52 +1,46 @@
 #include "http/completion_request.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "http/try.h"
 #include "http/unsupported_fields.h"
 
 namespace nmc::http {
 namespace {
 
-#define NMC_TRY(expression)                                          \
-  do {                                                               \
-    auto nmc_tried = (expression);                                   \
-    if (!nmc_tried) return ApiFailure(std::move(nmc_tried).error()); \
-  } while (false)
-
-// The value of a typed field into `out`; JsonFields' message names it already.
-template <typename T, typename Out>
-ApiResult<void> store(Result<T> value, std::string_view param, Out& out) {
-  if (!value) return ApiFailure(to_api_error(std::move(value).error(), param));
-  out = static_cast<Out>(*value);
-  return {};
-}
-
 class RequestParser {
  public:
   RequestParser(const Json& body, Endpoint endpoint) : body_(body), fields_(body) { request_.endpoint = endpoint; }
 
-  ApiResult<CompletionRequest> parse(std::string_view served_model_name) {
-    NMC_TRY(check_model(served_model_name));
+  ApiResult<CompletionRequest> parse(const Served& served) {
+    NMC_TRY(parse_model(served.models));
     NMC_TRY(request_.endpoint == Endpoint::kChat ? parse_messages() : parse_prompt());
     NMC_TRY(parse_max_tokens());
-    NMC_TRY(parse_sampling());
+    NMC_TRY(parse_sampling(served.defaults));
     NMC_TRY(parse_stop());
     NMC_TRY(parse_streaming());
-    NMC_TRY(parse_n());
     NMC_TRY(parse_cache_salt());
     NMC_TRY(refuse_unsupported_fields(body_, request_.endpoint));
     return std::move(request_);
   }
 
  private:
-  ApiResult<void> check_model(std::string_view served) {
+  ApiResult<void> parse_model(const std::vector<std::string>& models) {
     std::string name;
-    NMC_TRY(store(fields_.string_or("model", std::string(served)), "model", name));
-    if (name == served) return {};
-    return ApiFailure(
-        ApiError{404, fmt::format("the model \"{}\" is not served here, only \"{}\" is", name, served), "model"});
+    NMC_TRY(take(fields_.string_or("model", models.front()), "model", name));
+    const auto it = std::ranges::find(models, name);
+    if (it == models.end()) {
+      return ApiFailure(ApiError{
+          404, fmt::format("the model \"{}\" is not served here, only \"{}\" is", name, fmt::join(models, "\" and \"")),
+          "model"});
+    }
+    request_.model = static_cast<std::size_t>(it - models.begin());
+    return {};
   }
 
   ApiResult<void> parse_messages() {
@@ -68,7 +62,7 @@ class RequestParser {
       return bad_message(path, fmt::format("expected an object, got {}", json_type_name(message)));
     const JsonFields fields(message, path);
     std::string role;
-    NMC_TRY(store(fields.string("role"), "messages", role));
+    NMC_TRY(take(fields.string("role"), "messages", role));
     if (role == "developer") role = "system";
     if (role != "system" && role != "user" && role != "assistant") {
       return bad_message(path + ".role",
@@ -104,10 +98,10 @@ class RequestParser {
         return bad_message(part_path, fmt::format("expected an object, got {}", json_type_name(part)));
       const JsonFields fields(part, part_path);
       std::string type, piece;
-      NMC_TRY(store(fields.string("type"), "messages", type));
+      NMC_TRY(take(fields.string("type"), "messages", type));
       if (type != "text")
         return bad_message(part_path, fmt::format("only parts of type \"text\" are supported, got \"{}\"", type));
-      NMC_TRY(store(fields.string("text"), "messages", piece));
+      NMC_TRY(take(fields.string("text"), "messages", piece));
       if (i > 0) text += '\n';
       text += piece;
     }
@@ -187,20 +181,16 @@ class RequestParser {
     return {};
   }
 
-  ApiResult<void> parse_sampling() {
-    NMC_TRY(store(fields_.number_or("temperature", 0, 2, 1), "temperature", request_.temperature));
-    double top_p = 1;
-    NMC_TRY(store(fields_.number_or("top_p", 0, 1, 1), "top_p", top_p));
-    request_.top_p = static_cast<float>(top_p);
-    if (!(request_.top_p > 0)) return bad_field("top_p", "expected a number above 0 and at most 1, got 0");
-    std::int64_t top_k = 0;
-    NMC_TRY(store(fields_.integer_or("top_k", -1, std::numeric_limits<std::uint32_t>::max(), 0), "top_k", top_k));
-    request_.top_k = top_k < 0 ? 0 : static_cast<std::uint32_t>(top_k);
-    if (fields_.find("seed") != nullptr) {
-      using Limits = std::numeric_limits<std::int64_t>;
-      NMC_TRY(store(fields_.integer("seed", Limits::min(), Limits::max()), "seed", request_.seed.emplace()));
+  ApiResult<void> parse_sampling(const model::GenerationDefaults& defaults) {
+    auto sampling = parse_sampling_fields(fields_, request_.endpoint, request_.max_tokens, defaults);
+    if (!sampling) return ApiFailure(std::move(sampling).error());
+    request_.sampling = std::move(*sampling);
+    const std::size_t prompts = std::max<std::size_t>(1, request_.prompts.size());
+    if (prompts * request_.sampling.n > kChoicesMax) {
+      return bad_field("n", fmt::format("{} answers to each of {} prompts are more than {} together",
+                                        request_.sampling.n, prompts, kChoicesMax));
     }
-    return store(fields_.boolean_or("ignore_eos", false), "ignore_eos", request_.ignore_eos);
+    return take(fields_.boolean_or("skip_special_tokens", true), "skip_special_tokens", request_.skip_special_tokens);
   }
 
   ApiResult<void> parse_stop() {
@@ -226,7 +216,7 @@ class RequestParser {
   }
 
   ApiResult<void> parse_streaming() {
-    NMC_TRY(store(fields_.boolean_or("stream", false), "stream", request_.stream));
+    NMC_TRY(take(fields_.boolean_or("stream", false), "stream", request_.stream));
     const Json* options = fields_.find("stream_options");
     if (options == nullptr) return {};
     if (!options->is_object()) {
@@ -234,22 +224,15 @@ class RequestParser {
     }
     if (!request_.stream) return bad_field("stream_options", "only allowed when `stream` is true");
     const JsonFields fields(*options, "stream_options");
-    NMC_TRY(store(fields.boolean_or("include_usage", false), "stream_options", request_.include_usage));
-    NMC_TRY(store(fields.boolean_or("continuous_usage_stats", false), "stream_options", request_.continuous_usage));
+    NMC_TRY(take(fields.boolean_or("include_usage", false), "stream_options", request_.include_usage));
+    NMC_TRY(take(fields.boolean_or("continuous_usage_stats", false), "stream_options", request_.continuous_usage));
     // As in vLLM: without include_usage it has no effect.
     request_.continuous_usage = request_.continuous_usage && request_.include_usage;
     return {};
   }
 
-  ApiResult<void> parse_n() {
-    std::int64_t n = 1;
-    NMC_TRY(store(fields_.integer_or("n", 1, std::numeric_limits<std::int64_t>::max(), 1), "n", n));
-    if (n > 1) return bad_field("n", "more than one answer to a prompt is not supported yet; only 1 is accepted");
-    return {};
-  }
-
   ApiResult<void> parse_cache_salt() {
-    NMC_TRY(store(fields_.string_or("cache_salt", ""), "cache_salt", request_.cache_salt));
+    NMC_TRY(take(fields_.string_or("cache_salt", ""), "cache_salt", request_.cache_salt));
     if (request_.cache_salt.size() <= kCacheSaltBytesMax) return {};
     return bad_field("cache_salt",
                      fmt::format("expected at most {} bytes, got {}", kCacheSaltBytesMax, request_.cache_salt.size()));
@@ -262,15 +245,14 @@ class RequestParser {
 
 }  // namespace
 
-ApiResult<CompletionRequest> parse_completion_request(std::string_view body, Endpoint endpoint,
-                                                      std::string_view served_model_name) {
+ApiResult<CompletionRequest> parse_completion_request(std::string_view body, Endpoint endpoint, const Served& served) {
   auto json = parse_json(body, "request body");
   if (!json) return ApiFailure(to_api_error(std::move(json).error()));
   if (!json->is_object()) {
     return ApiFailure(
         ApiError{400, fmt::format("request body: expected an object, got {}", json_type_name(*json)), ""});
   }
-  return RequestParser(*json, endpoint).parse(served_model_name);
+  return RequestParser(*json, endpoint).parse(served);
 }
 
 }  // namespace nmc::http

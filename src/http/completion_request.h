@@ -11,12 +11,13 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "http/endpoint.h"
+#include "http/sampling_fields.h"
 #include "http/status.h"
 #include "model/chat_template.h"
+#include "model/generation_defaults.h"
 
 namespace nmc::http {
-
-enum class Endpoint { kChat, kCompletions };
 
 using Prompt = std::variant<std::string, std::vector<engine::TokenId>>;
 
@@ -25,13 +26,11 @@ struct CompletionRequest {
   std::vector<model::ChatMessage> messages;  // kChat: at least one
   std::vector<Prompt> prompts;  // kCompletions: at least one; token ids are not checked against a vocabulary
 
+  std::size_t model = 0;                  // index in Served::models
   std::optional<std::size_t> max_tokens;  // at least 1
-  float temperature = 1.0f;               // [0, 2]
-  float top_p = 1.0f;                     // (0, 1]
-  std::uint32_t top_k = 0;                // 0: all
-  std::optional<std::uint64_t> seed;
-  std::vector<std::string> stop;  // none empty
-  bool ignore_eos = false;
+  SamplingFields sampling;                // prompts times sampling.n is at most kChoicesMax
+  std::vector<std::string> stop;          // none empty
+  bool skip_special_tokens = true;        // control tokens aren't shown
   std::string cache_salt;
 
   bool stream = false;
@@ -39,14 +38,19 @@ struct CompletionRequest {
   bool continuous_usage = false;  // of a stream: totals so far in each chunk
 };
 
-inline constexpr std::size_t kPromptsMax = 256;  // of one request
+inline constexpr std::size_t kPromptsMax = kChoicesMax;  // of one request
 inline constexpr std::size_t kStopsMax = 16;
 inline constexpr std::size_t kStopBytesMax = 1024;  // of one stop string
 inline constexpr std::size_t kCacheSaltBytesMax = 1024;
 
-// `model` absent or null means the served one; another name is a 404. Pure: depends on nothing but its arguments. Time
-// and memory are linear in the body.
-ApiResult<CompletionRequest> parse_completion_request(std::string_view body, Endpoint endpoint,
-                                                      std::string_view served_model_name);
+// What requests are read against.
+struct Served {
+  std::vector<std::string> models;  // names; the first is meant where none is given
+  model::GenerationDefaults defaults;
+};
+
+// A model's name that isn't served is a 404. Pure: depends on nothing but its arguments. Time and memory are linear in
+// the body.
+ApiResult<CompletionRequest> parse_completion_request(std::string_view body, Endpoint endpoint, const Served& served);
 
 }  // namespace nmc::http

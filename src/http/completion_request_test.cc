@@ -15,7 +15,7 @@ constexpr const char* kChatBase = R"("model":"m","messages":[{"role":"user","con
 constexpr const char* kTextBase = R"("model":"m","prompt":"hi")";
 
 ApiResult<CompletionRequest> parse(const std::string& body, Endpoint endpoint) {
-  return parse_completion_request(body, endpoint, "m");
+  return parse_completion_request(body, endpoint, {.models = {"m", "m-adapted"}, .defaults = {}});
 }
 ApiResult<CompletionRequest> chat(const std::string& fields) {
   return parse(fmt::format("{{{}{}{}}}", kChatBase, fields.empty() ? "" : ",", fields), Endpoint::kChat);
@@ -46,11 +46,11 @@ TEST(CompletionRequest, DefaultsAreOpenAis) {
   ASSERT_TRUE(request) << why(request);
   EXPECT_THAT(prompts_of(*request), ElementsAre("hi"));
   EXPECT_FALSE(request->max_tokens.has_value());
-  EXPECT_EQ(request->temperature, 1.0f);
-  EXPECT_EQ(request->top_p, 1.0f);
-  EXPECT_EQ(request->top_k, 0u);
-  EXPECT_FALSE(request->seed.has_value());
-  EXPECT_FALSE(request->stream || request->include_usage || request->ignore_eos);
+  EXPECT_EQ(request->sampling.params.temperature, 1.0f);
+  EXPECT_EQ(request->sampling.params.top_p, 1.0f);
+  EXPECT_EQ(request->sampling.params.top_k, 0u);
+  EXPECT_FALSE(request->sampling.seed.has_value());
+  EXPECT_FALSE(request->stream || request->include_usage || request->sampling.ignore_eos);
 }
 
 TEST(CompletionRequest, TakesWhatItIsGiven) {
@@ -60,12 +60,12 @@ TEST(CompletionRequest, TakesWhatItIsGiven) {
            R"("continuous_usage_stats":true},"ignore_eos":true,"cache_salt":"tenant","n":1,"user":"u")");
   ASSERT_TRUE(request) << why(request);
   EXPECT_EQ(request->max_tokens, 9u);  // the newer name
-  EXPECT_EQ(request->temperature, 0.0f);
-  EXPECT_EQ(request->top_p, 0.5f);
-  EXPECT_EQ(request->top_k, 0u);
-  EXPECT_EQ(request->seed, static_cast<std::uint64_t>(-3));
+  EXPECT_EQ(request->sampling.params.temperature, 0.0f);
+  EXPECT_EQ(request->sampling.params.top_p, 0.5f);
+  EXPECT_EQ(request->sampling.params.top_k, 0u);
+  EXPECT_EQ(request->sampling.seed, static_cast<std::uint64_t>(-3));
   EXPECT_THAT(request->stop, ElementsAre("a", "é"));
-  EXPECT_TRUE(request->stream && request->include_usage && request->continuous_usage && request->ignore_eos);
+  EXPECT_TRUE(request->stream && request->include_usage && request->continuous_usage && request->sampling.ignore_eos);
   EXPECT_EQ(request->cache_salt, "tenant");
 }
 
@@ -149,7 +149,18 @@ TEST(CompletionRequest, RefusesWrongValuesByName) {
       {"top_p", {"0", "-0.5", "1.01", "1e-60", "\"1\"", "true"}},
       {"top_k", {"-2", "1.5", "\"1\"", "true", "4294967296", "9223372036854775808"}},
       {"seed", {"1.5", "\"1\"", "true", "9223372036854775808", "-9223372036854775809"}},
-      {"n", {"0", "-1", "2", "1.0", "\"1\"", "true"}},
+      {"n", {"0", "-1", "257", "1.0", "\"1\"", "true"}},
+      {"min_p", {"-0.1", "1.1", "\"0\"", "true"}},
+      {"presence_penalty", {"-2.1", "2.1", "\"0\"", "true", "[]"}},
+      {"frequency_penalty", {"-2.1", "2.1", "\"0\""}},
+      {"repetition_penalty", {"0", "-1", "2.1", "\"1\""}},
+      {"logit_bias",
+       {"[]", "1", "\"x\"", R"({"a":1})", R"({"-1":1})", R"({"1.0":1})", R"({"4294967296":1})", R"({"1":101})",
+        R"({"1":"1"})", R"({"":1})", R"({"1":null})"}},
+      {"min_tokens", {"-1", "1.5", "\"1\"", "true"}},
+      {"stop_token_ids", {"1", "[-1]", "[1.5]", "[\"1\"]", "[4294967296]", "{}"}},
+      {"logprobs", {"-1", "\"1\"", "21", "1.5", "[]"}},
+      {"skip_special_tokens", {"0", "\"no\""}},
       {"stop", {"\"\"", "[\"\"]", "[1]", "1", "true", "{}", "[null]", "[[\"a\"]]"}},
       {"stream", {"1", "\"true\"", "[]"}},
       {"ignore_eos", {"1", "\"true\""}},
@@ -177,6 +188,57 @@ TEST(CompletionRequest, RefusesWrongValuesByName) {
               HasSubstr("at most 16"));
 }
 
+TEST(CompletionRequest, ReadsHowTokensAreDrawn) {
+  const auto request = text(R"("min_p":0.1,"presence_penalty":-2,"frequency_penalty":0.5,"repetition_penalty":1.5,)"
+                            R"("logit_bias":{"7":-100,"0":2.5},"min_tokens":3,"max_tokens":9,"stop_token_ids":[4,5],)"
+                            R"("n":3,"logprobs":0,"skip_special_tokens":false)");
+  ASSERT_TRUE(request) << why(request);
+  const SamplingFields& sampling = request->sampling;
+  EXPECT_EQ(sampling.params.min_p, 0.1f);
+  EXPECT_EQ(sampling.params.presence_penalty, -2.0f);
+  EXPECT_EQ(sampling.params.frequency_penalty, 0.5f);
+  EXPECT_EQ(sampling.params.repetition_penalty, 1.5f);
+  ASSERT_EQ(sampling.params.logit_bias.size(), 2u);
+  EXPECT_EQ(sampling.params.logit_bias[0].id, 7u);
+  EXPECT_EQ(sampling.params.logit_bias[0].bias, -100.0f);
+  EXPECT_EQ(sampling.min_tokens, 3u);
+  EXPECT_THAT(sampling.stop_ids, ElementsAre(4, 5));
+  EXPECT_EQ(sampling.n, 3u);
+  EXPECT_EQ(sampling.logprobs, 0u);
+  EXPECT_FALSE(request->skip_special_tokens);
+  EXPECT_EQ(chat(R"("logprobs":true,"top_logprobs":4)")->sampling.logprobs, 4u);
+  EXPECT_EQ(chat(R"("logprobs":true)")->sampling.logprobs, 0u);
+  EXPECT_EQ(chat(R"("logprobs":false)")->sampling.logprobs, std::nullopt);
+  EXPECT_EQ(text("")->sampling.logprobs, std::nullopt);
+}
+
+TEST(CompletionRequest, FieldsThatDependOnOthersAreCheckedTogether) {
+  EXPECT_THAT(why(text(R"("min_tokens":3,"max_tokens":2)")), HasSubstr("400 min_tokens"));
+  EXPECT_THAT(why(chat(R"("top_logprobs":3)")), HasSubstr("400 top_logprobs"));
+  EXPECT_THAT(why(parse(R"({"prompt":["a","b"],"n":129})", Endpoint::kCompletions)), HasSubstr("400 n: "));
+  EXPECT_EQ(why(parse(R"({"prompt":["a","b"],"n":128})", Endpoint::kCompletions)), "accepted");
+}
+
+TEST(CompletionRequest, WhatIsLeftOutIsAsTheModelsMakersSuggest) {
+  const Served served{
+      .models = {"m"},
+      .defaults = {.temperature = 0.6f, .top_p = 0.9f, .top_k = 20, .min_p = 0.05f, .repetition_penalty = 1.1f}};
+  const auto bare = parse_completion_request(R"({"prompt":"a"})", Endpoint::kCompletions, served);
+  ASSERT_TRUE(bare);
+  EXPECT_EQ(bare->sampling.params.temperature, 0.6f);
+  EXPECT_EQ(bare->sampling.params.top_p, 0.9f);
+  EXPECT_EQ(bare->sampling.params.top_k, 20u);
+  EXPECT_EQ(bare->sampling.params.min_p, 0.05f);
+  EXPECT_EQ(bare->sampling.params.repetition_penalty, 1.1f);
+  const auto said =
+      parse_completion_request(R"({"prompt":"a","temperature":1,"top_p":1,"top_k":0,"min_p":0,"repetition_penalty":1})",
+                               Endpoint::kCompletions, served);
+  ASSERT_TRUE(said);
+  EXPECT_EQ(said->sampling.params.temperature, 1.0f);
+  EXPECT_EQ(said->sampling.params.top_k, 0u);
+  EXPECT_FALSE(said->sampling.params.changes_logits());
+}
+
 TEST(CompletionRequest, TakesHugeMaxTokensForTheContextToCut) {
   for (const char* huge : {"1000000000", "9223372036854775807", "9223372036854775808", "18446744073709551615"}) {
     const auto request = text(fmt::format(R"("max_tokens":{})", huge));
@@ -200,36 +262,21 @@ TEST(CompletionRequest, UnknownModelIsNotFound) {
   EXPECT_EQ(request.error().param, "model");
   EXPECT_THAT(request.error().message, HasSubstr("\"gpt\""));
   EXPECT_EQ(why(parse(R"({"prompt":"a"})", Endpoint::kCompletions)), "accepted");
+  EXPECT_EQ(parse(R"({"prompt":"a"})", Endpoint::kCompletions)->model, 0u);
+  EXPECT_EQ(parse(R"({"model":"m-adapted","prompt":"a"})", Endpoint::kCompletions)->model, 1u);
 }
 
 TEST(CompletionRequest, RefusesByNameWhatWouldChangeTheAnswer) {
-  for (const char* field : {R"("logprobs":true)",
-                            R"("top_logprobs":2)",
-                            R"("tools":[{}])",
-                            R"("tool_choice":"required")",
-                            R"("tool_choice":{"type":"function"})",
-                            R"("response_format":{"type":"json_object"})",
-                            R"("logit_bias":{"1":5})",
-                            R"("frequency_penalty":0.5)",
-                            R"("presence_penalty":-1)",
-                            R"("repetition_penalty":1.1)",
-                            R"("min_p":0.1)",
-                            R"("best_of":2)",
-                            R"("functions":[1])",
-                            R"("audio":{})",
-                            R"("modalities":["audio"])",
-                            R"("echo":true)",
-                            R"("min_tokens":1)",
-                            R"("stop_token_ids":[1])",
-                            R"("chat_template":"x")",
-                            R"("skip_special_tokens":false)"}) {
+  for (const char* field : {R"("tools":[{}])", R"("tool_choice":"required")", R"("tool_choice":{"type":"function"})",
+                            R"("response_format":{"type":"json_object"})", R"("best_of":2)", R"("functions":[1])",
+                            R"("audio":{})", R"("modalities":["audio"])", R"("echo":true)", R"("chat_template":"x")"}) {
     const auto request = chat(field);
     ASSERT_FALSE(request) << field;
     EXPECT_EQ(request.error().status, 400);
     EXPECT_THAT(field, HasSubstr(fmt::format("\"{}\":", request.error().param)));
     EXPECT_THAT(request.error().message, HasSubstr("not supported"));
   }
-  for (const char* field : {R"("logprobs":0)", R"("logprobs":5)", R"("suffix":"x")", R"("echo":true)"}) {
+  for (const char* field : {R"("suffix":"x")", R"("echo":true)"}) {
     EXPECT_THAT(why(text(field)), HasSubstr("not supported")) << field;
   }
 }

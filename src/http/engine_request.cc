@@ -28,9 +28,25 @@ ApiResult<std::vector<TokenId>> chat_ids(const CompletionRequest& request, const
   return std::move(*ids);
 }
 
-// The seed as the client gave it for the first prompt, so that a prompt's answer doesn't depend on how it was sent.
-std::uint64_t seed_of(const CompletionRequest& request, std::uint64_t random_seed, std::size_t index) {
-  return request.seed ? *request.seed : keyed_random(random_seed, 0, index);
+// The seed as the client gave it for the first answer to each prompt, so that it doesn't depend on how it was sent.
+std::uint64_t seed_of(const CompletionRequest& request, std::uint64_t random_seed, std::size_t prompt,
+                      std::size_t answer) {
+  const std::size_t n = request.sampling.n;
+  if (!request.sampling.seed) return keyed_random(random_seed, 0, prompt * n + answer);
+  return answer == 0 ? *request.sampling.seed : keyed_random(*request.sampling.seed, 1, answer);
+}
+
+ApiResult<void> check_ids(const SamplingFields& sampling, std::size_t vocab) {
+  const auto unknown = [vocab](std::string_view field, TokenId id) {
+    return bad_field(field, fmt::format("token id {} is not in the vocabulary of {}", id, vocab));
+  };
+  for (const engine::LogitBias& bias : sampling.params.logit_bias) {
+    if (bias.id >= vocab) return unknown("logit_bias", bias.id);
+  }
+  for (const TokenId id : sampling.stop_ids) {
+    if (id >= vocab) return unknown("stop_token_ids", id);
+  }
+  return {};
 }
 
 }  // namespace
@@ -41,6 +57,8 @@ ApiResult<std::vector<engine::GenerateRequest>> make_engine_requests(const Compl
                                                                      std::uint64_t random_seed) {
   const bool chat = request.endpoint == Endpoint::kChat;
   const char* field = chat ? "messages" : "prompt";
+  const SamplingFields& sampling = request.sampling;
+  if (auto known = check_ids(sampling, model.config.vocab); !known) return ApiFailure(std::move(known).error());
   std::vector<engine::GenerateRequest> made;
   for (std::size_t i = 0; i < (chat ? 1 : request.prompts.size()); ++i) {
     auto ids = chat ? chat_ids(request, model) : prompt_ids(request.prompts[i], model);
@@ -53,17 +71,20 @@ ApiResult<std::vector<engine::GenerateRequest>> make_engine_requests(const Compl
                                    ids->size(), limits.context));
     }
     const std::size_t room = limits.context - ids->size();
-    engine::GenerateRequest& one = made.emplace_back();
-    one.id = fmt::format("{}-{}", id, i);
-    one.prompt = std::move(*ids);
-    one.sampling = {.temperature = request.temperature,
-                    .top_p = request.top_p,
-                    .top_k = request.top_k,
-                    .seed = seed_of(request, random_seed, i)};
-    one.max_tokens = std::min(request.max_tokens.value_or(chat ? room : kDefaultMaxTokens), room);
-    one.ignore_eos = request.ignore_eos;
-    one.cache_salt = request.cache_salt;
-    one.deadline = limits.deadline;
+    for (std::size_t answer = 0; answer < sampling.n; ++answer) {
+      engine::GenerateRequest& one = made.emplace_back();
+      one.id = fmt::format("{}-{}", id, made.size() - 1);
+      one.prompt = *ids;
+      one.sampling = sampling.params;
+      one.sampling.seed = seed_of(request, random_seed, i, answer);
+      one.max_tokens = std::min(request.max_tokens.value_or(chat ? room : kDefaultMaxTokens), room);
+      one.min_tokens = sampling.min_tokens;
+      one.ignore_eos = sampling.ignore_eos;
+      one.stop_ids = sampling.stop_ids;
+      one.logprobs = sampling.logprobs;
+      one.cache_salt = request.cache_salt;
+      one.deadline = limits.deadline;
+    }
   }
   return made;
 }

@@ -21,9 +21,9 @@ struct EngineLimits {
 // What a plain completion generates when it doesn't say how much; a chat goes on to the end of the context.
 inline constexpr std::size_t kDefaultMaxTokens = 16;
 
-// One engine request for each prompt, in order, named `id`-0, `id`-1, ... A max_tokens beyond the context is cut to
-// what fits. `random_seed` is for requests without a seed of their own; prompts of one request differ in theirs. Errors
-// name the field.
+// One engine request for each answer, those to one prompt together, named `id`-0, `id`-1, ... A max_tokens beyond the
+// context is cut to what fits. `random_seed` is for requests without a seed of their own; answers of one request differ
+// in theirs. Errors name the field.
 ApiResult<std::vector<engine::GenerateRequest>> make_engine_requests(const CompletionRequest& request,
                                                                      const std::string& id, const model::Model& model,
                                                                      const EngineLimits& limits,

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "model/byte_tokenizer.h"
 
 namespace nmc::http {
@@ -23,7 +25,7 @@ class EngineRequestTest : public ::testing::Test {
   }
   ApiResult<std::vector<engine::GenerateRequest>> make(std::string_view body,
                                                        Endpoint endpoint = Endpoint::kCompletions) {
-    auto request = parse_completion_request(body, endpoint, "m");
+    auto request = parse_completion_request(body, endpoint, {.models = {"m", "m-adapted"}, .defaults = {}});
     EXPECT_TRUE(request) << request.error().message;
     return make_engine_requests(*request, "id", model_, {.context = 32, .deadline = Nanos(77)}, 5);
   }
@@ -54,6 +56,36 @@ TEST_F(EngineRequestTest, PromptsBecomeOneRequestEach) {
 TEST_F(EngineRequestTest, WithoutASeedPromptsDrawDifferently) {
   const auto made = make(R"({"prompt":["a","a"]})");
   EXPECT_NE((*made)[0].sampling.seed, (*made)[1].sampling.seed);
+}
+
+TEST_F(EngineRequestTest, AnswersToOnePromptStandTogetherAndDrawDifferently) {
+  const auto made = make(R"({"prompt":["a","b"],"n":3,"seed":9,"min_tokens":2,"stop_token_ids":[65],"logprobs":1})");
+  ASSERT_TRUE(made);
+  ASSERT_EQ(made->size(), 6u);
+  std::set<std::uint64_t> seeds;
+  for (std::size_t i = 0; i < 6; ++i) {
+    const engine::GenerateRequest& one = (*made)[i];
+    EXPECT_EQ(one.id, fmt::format("id-{}", i));
+    EXPECT_THAT(one.prompt, ElementsAre(i < 3 ? 'a' : 'b'));
+    EXPECT_EQ(one.min_tokens, 2u);
+    EXPECT_THAT(one.stop_ids, ElementsAre(65));
+    EXPECT_EQ(one.logprobs, 1u);
+    seeds.insert(one.sampling.seed);
+    EXPECT_EQ(one.sampling.seed, (*made)[i % 3].sampling.seed)
+        << "a prompt's answers don't depend on what stands beside";
+  }
+  EXPECT_EQ(seeds.size(), 3u);
+  EXPECT_EQ((*made)[0].sampling.seed, 9u);
+}
+
+TEST_F(EngineRequestTest, IdsOutsideTheVocabularyAreRefusedByField) {
+  for (const auto& [field, value] : {std::pair("logit_bias", R"({"100000":1})"), {"stop_token_ids", "[100000]"}}) {
+    const auto made = make(fmt::format(R"({{"prompt":"a","{}":{}}})", field, value));
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().status, 400);
+    EXPECT_EQ(made.error().param, field);
+    EXPECT_THAT(made.error().message, HasSubstr("100000"));
+  }
 }
 
 TEST_F(EngineRequestTest, MaxTokensIsCutToTheContext) {

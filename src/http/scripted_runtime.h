@@ -21,7 +21,7 @@ struct ScriptedRequest {
 
   // One token a byte.
   void say(std::string_view bytes) const {
-    for (const char c : bytes) listener->on_token(static_cast<unsigned char>(c));
+    for (const char c : bytes) listener->on_token({static_cast<unsigned char>(c), {}});
   }
   void finish(engine::FinishReason reason, std::size_t computed_tokens = 0, std::optional<Error> error = {}) const {
     engine::Outcome outcome{.reason = reason, .error = std::move(error)};
@@ -46,6 +46,10 @@ class ScriptedRuntime final : public engine::Runtime {
     ScriptedRequest first = std::move(submitted_.front());
     submitted_.pop_front();
     return first;
+  }
+  std::size_t waiting() {
+    MutexLock lock(mutex_);
+    return submitted_.size();
   }
   bool is_cancelled_within_ten_seconds(const std::string& id) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);

@@ -124,18 +124,22 @@ class Server::Impl {
   }
 
   void models(HttpRequest, Exchange exchange) {
-    Json model;
-    model["id"] = state_->options.served_model_name;
-    model["object"] = "model";
-    model["created"] = state_->created;
-    model["owned_by"] = "nano-mooncake";
-    model["root"] = state_->model.name;
-    model["parent"] = nullptr;
-    model["max_model_len"] = state_->context;
-    model["permission"] = Json::array();
     Json json;
     json["object"] = "list";
-    json["data"] = Json::array({std::move(model)});
+    json["data"] = Json::array();
+    for (const std::string& name : state_->served.models) {
+      Json model;
+      model["id"] = name;
+      model["object"] = "model";
+      model["created"] = state_->created;
+      model["owned_by"] = "nano-mooncake";
+      const bool is_base = json["data"].empty();
+      model["root"] = is_base ? state_->model.name : name;
+      model["parent"] = is_base ? Json(nullptr) : Json(state_->served.models.front());
+      model["max_model_len"] = state_->context;
+      model["permission"] = Json::array();
+      json["data"].push_back(std::move(model));
+    }
     exchange->respond(json_response(json));
   }
 
@@ -175,13 +179,14 @@ class Server::Impl {
     EngineLimits limits{.context = state->context, .deadline = std::nullopt};
     if (state->options.request_timeout > Nanos{0})
       limits.deadline = state->clock().now() + state->options.request_timeout;
-    auto request = parse_completion_request(body, endpoint, state->options.served_model_name);
+    auto request = parse_completion_request(body, endpoint, state->served);
     if (!request) return exchange->respond(error_response(request.error()));
     const std::string id = fmt::format("{}-{:016x}{:016x}", endpoint == Endpoint::kChat ? "chatcmpl" : "cmpl",
                                        state->draw(), state->draw());
     auto made = make_engine_requests(*request, id, state->model, limits, state->draw());
     if (!made) return exchange->respond(error_response(made.error()));
-    CompletionFormat format(endpoint, id, state->clock().unix_seconds(), state->options.served_model_name);
+    for (engine::GenerateRequest& one : *made) one.adapter = state->adapter_of(request->model);
+    CompletionFormat format(endpoint, id, state->clock().unix_seconds(), state->served.models[request->model]);
     exchange->post([state, exchange, format = std::move(format), request = std::move(*request),
                     made = std::move(*made)]() mutable {
       start_completion(state, request, std::move(made), std::move(format), exchange);

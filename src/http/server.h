@@ -4,21 +4,30 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
 #include "engine/runtime.h"
+#include "model/adapter.h"
 #include "model/model.h"
 #include "net/http_server.h"
 #include "store/store.h"
 
 namespace nmc::http {
 
+// An adapter beside the served model, under a name of its own.
+struct ServedAdapter {
+  std::string name;
+  std::shared_ptr<const model::Adapter> adapter;
+};
+
 struct ServerOptions {
   net::HttpServerOptions http;  // address and limits; render_error is set by the server
   std::string served_model_name = "nano-mooncake";
-  std::string api_key;       // "": none is asked for; else /v1/... needs `Authorization: Bearer KEY`
-  Nanos request_timeout{0};  // from arrival to the end of the answer; 0: none
+  std::vector<ServedAdapter> adapters;  // names differ from each other and from the model's
+  std::string api_key;                  // "": none is asked for; else /v1/... needs `Authorization: Bearer KEY`
+  Nanos request_timeout{0};             // from arrival to the end of the answer; 0: none
 };
 
 struct ServerState;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/runtime.h"
+#include "http/completion_request.h"
 #include "http/latencies.h"
 #include "http/server.h"
 #include "model/model.h"
@@ -16,7 +17,7 @@ namespace nmc::http {
 
 // Kept alive by the server and by every request in the engine; the borrowed parts outlive both. Thread-safe.
 struct ServerState {
-  ServerState(ServerOptions server_options, const model::Model& served, engine::Runtime& engine_runtime,
+  ServerState(ServerOptions server_options, const model::Model& served_model, engine::Runtime& engine_runtime,
               const store::Store* block_store);
 
   const ServerOptions options;
@@ -26,11 +27,16 @@ struct ServerState {
   const std::size_t context;        // tokens of a prompt and its answer that fit both model and block pool
   const std::vector<engine::TokenId> eos_ids;
   const std::int64_t created;  // unix time
+  const Served served;
 
   Latencies latencies;
   std::atomic<bool> draining{false};
   std::atomic<std::uint64_t> ended_by_stop_string{0};  // finished for the client, cancelled for the runtime
 
+  // Of one of served.models; nullptr for the model itself.
+  std::shared_ptr<const model::Adapter> adapter_of(std::size_t served_model) const {
+    return served_model == 0 ? nullptr : options.adapters[served_model - 1].adapter;
+  }
   const Clock& clock() const { return *runtime.options().clock; }
   // Another each time.
   std::uint64_t draw();

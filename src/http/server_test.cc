@@ -122,7 +122,7 @@ TEST_F(ServerTest, AnswersSeveralPromptsByIndex) {
   second.say("22");
   second.finish(FinishReason::kLength, 2);
   first.say("1");
-  first.listener->on_token(model::ByteTokenizer::kEos);
+  first.listener->on_token({model::ByteTokenizer::kEos, {}});
   first.finish(FinishReason::kStop, 1);
   const Json json = json_of(peer.read_answer().body);
   EXPECT_THAT(json["id"].get<std::string>(), StartsWith("cmpl-"));
@@ -161,7 +161,7 @@ TEST_F(ServerTest, UsageChunkComesLastAndOnlyOnRequest) {
   peer.send(text(R"("max_tokens":5,"stream":true,"stream_options":{"include_usage":true})"));
   const ScriptedRequest live = runtime_.next();
   live.say("ab");
-  live.listener->on_token(model::ByteTokenizer::kEos);
+  live.listener->on_token({model::ByteTokenizer::kEos, {}});
   live.finish(FinishReason::kStop, 0);
   const std::vector<Json> events = events_of(peer);
   ASSERT_EQ(events.size(), 5u);
@@ -210,6 +210,101 @@ TEST_F(ServerTest, CharactersNeverSplitAcrossEvents) {
       EXPECT_EQ(joined, expected) << size;
     }
   }
+}
+
+TEST_F(ServerTest, OtherAnswersToAPromptStartWhenItIsComputed) {
+  RawClient peer = client();
+  peer.send(text(R"("max_tokens":2,"n":3,"seed":5)"));
+  const ScriptedRequest first = runtime_.next();
+  EXPECT_EQ(runtime_.waiting(), 0u) << "the others would compute the prompt again";
+  first.say("a");
+  const ScriptedRequest second = runtime_.next(), third = runtime_.next();
+  EXPECT_EQ(second.request.prompt, first.request.prompt);
+  EXPECT_NE(second.request.sampling.seed, third.request.sampling.seed);
+  third.say("cc");
+  third.finish(FinishReason::kLength, 0);
+  first.say("a");
+  first.finish(FinishReason::kLength, 2);
+  second.say("bb");
+  second.finish(FinishReason::kLength, 0);
+  const Json json = json_of(peer.read_answer().body);
+  ASSERT_EQ(json["choices"].size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(json["choices"][i]["index"], i);
+    EXPECT_EQ(json["choices"][i]["text"], std::string(2, static_cast<char>('a' + i)));
+  }
+  EXPECT_EQ(json["usage"]["prompt_tokens"], 2) << "it was sent once";
+  EXPECT_EQ(json["usage"]["completion_tokens"], 6);
+}
+
+TEST_F(ServerTest, StopTokensEndAnAnswerUnseenAndAreItsReason) {
+  for (const bool stream : {true, false}) {
+    RawClient peer = client();
+    peer.send(text(fmt::format(R"("max_tokens":9,"stop_token_ids":[122],"stream":{})", stream)));
+    const ScriptedRequest live = runtime_.next();
+    EXPECT_EQ(live.request.stop_ids, std::vector<engine::TokenId>{'z'});
+    live.say("abz");
+    live.finish(FinishReason::kStop, 2);
+    Json last;
+    if (stream) {
+      const std::vector<Json> events = events_of(peer);
+      EXPECT_THAT(texts_of(events), ElementsAre("a", "b", ""));
+      last = events[2]["choices"][0];
+    } else {
+      last = json_of(peer.read_answer().body)["choices"][0];
+      EXPECT_EQ(last["text"], "ab");
+    }
+    EXPECT_EQ(last["finish_reason"], "stop");
+    EXPECT_EQ(last["stop_reason"], 'z');
+  }
+}
+
+// One byte of a character is no text, yet it has a probability.
+TEST_F(ServerTest, LogprobsComeWithTheirTokensWholeOrStreamed) {
+  const auto answer = [](const ScriptedRequest& live) {
+    live.listener->on_token({0xC3, {{0xC3, -0.5f}, {0xC3, -0.5f}, {'x', -1.5f}}});
+    live.listener->on_token({0xA9, {{0xA9, -0.25f}, {'y', -0.125f}, {0xA9, -0.25f}}});
+    live.listener->on_token({'!', {{'!', -2.0f}, {'!', -2.0f}, {'z', -3.0f}}});
+    live.finish(FinishReason::kLength, 2);
+  };
+  for (const bool stream : {true, false}) {
+    RawClient peer = client();
+    peer.send(chat(fmt::format(R"("max_tokens":3,"logprobs":true,"top_logprobs":2,"stream":{})", stream)));
+    const ScriptedRequest live = runtime_.next();
+    EXPECT_EQ(live.request.logprobs, 2u);
+    answer(live);
+    Json content = Json::array();
+    std::string joined;
+    if (stream) {
+      for (const Json& event : events_of(peer)) {
+        if (!event.is_object()) continue;
+        const Json& choice = event["choices"][0];
+        joined += choice["delta"].value("content", "");
+        if (choice["logprobs"].is_null()) continue;
+        for (const Json& entry : choice["logprobs"]["content"]) content.push_back(entry);
+      }
+    } else {
+      const Json choice = json_of(peer.read_answer().body)["choices"][0];
+      joined = choice["message"]["content"];
+      content = choice["logprobs"]["content"];
+    }
+    EXPECT_EQ(joined, "\u00e9!");
+    ASSERT_EQ(content.size(), 3u);
+    EXPECT_EQ(content[0]["token"], "\ufffd");
+    EXPECT_EQ(content[0]["bytes"], Json::array({0xC3}));
+    EXPECT_EQ(content[1]["logprob"], -0.25f);
+    EXPECT_EQ(content[1]["top_logprobs"][0]["token"], "y");
+    EXPECT_EQ(content[2]["token"], "!");
+    EXPECT_EQ(content[2]["top_logprobs"].size(), 2u);
+  }
+  RawClient peer = client();
+  peer.send(text(R"("max_tokens":3,"logprobs":2)"));
+  answer(runtime_.next());
+  const Json logprobs = json_of(peer.read_answer().body)["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["tokens"], Json::array({"\ufffd", "\ufffd", "!"}));
+  EXPECT_EQ(logprobs["token_logprobs"], Json::array({-0.5f, -0.25f, -2.0f}));
+  EXPECT_EQ(logprobs["text_offset"], Json::array({0, 1, 2}));
+  EXPECT_EQ(logprobs["top_logprobs"][2], Json::object({{"!", -2.0f}, {"z", -3.0f}}));
 }
 
 TEST_F(ServerTest, StopStringsAreFoundAcrossTokens) {

@@ -25,18 +25,10 @@ struct Field {
 
 constexpr Field kCommonFields[] = {
     {"best_of", Harmless::kOne},
-    {"frequency_penalty", Harmless::kZero},
-    {"presence_penalty", Harmless::kZero},
-    {"repetition_penalty", Harmless::kOne},
     {"length_penalty", Harmless::kOne},
-    {"min_p", Harmless::kZero},
-    {"min_tokens", Harmless::kZero},
-    {"logit_bias", Harmless::kEmpty},
-    {"stop_token_ids", Harmless::kEmpty},
     {"bad_words", Harmless::kEmpty},
     {"allowed_token_ids", Harmless::kNothing},
     {"include_stop_str_in_output", Harmless::kFalse},
-    {"skip_special_tokens", Harmless::kTrue},
     {"use_beam_search", Harmless::kFalse},
     {"prompt_logprobs", Harmless::kNothing},
     {"truncate_prompt_tokens", Harmless::kNothing},
@@ -51,8 +43,6 @@ constexpr Field kCommonFields[] = {
     {"echo", Harmless::kFalse},
 };
 constexpr Field kChatFields[] = {
-    {"logprobs", Harmless::kFalse},
-    {"top_logprobs", Harmless::kZero},
     {"tools", Harmless::kEmpty},
     {"tool_choice", Harmless::kAuto},
     {"functions", Harmless::kEmpty},
@@ -67,7 +57,6 @@ constexpr Field kChatFields[] = {
     {"documents", Harmless::kEmpty},
 };
 constexpr Field kCompletionsFields[] = {
-    {"logprobs", Harmless::kNothing},  // 0 asks for those of the chosen tokens
     {"suffix", Harmless::kEmpty},
     {"add_special_tokens", Harmless::kTrue},
 };

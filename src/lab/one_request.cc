@@ -10,9 +10,9 @@ namespace {
 
 class Collector final : public engine::RequestListener {
  public:
-  void on_token(engine::TokenId token) override {
+  void on_token(const engine::SampledToken& token) override {
     MutexLock lock(mutex_);
-    tokens_.push_back(token);
+    tokens_.push_back(token.id);
   }
   void on_finish(const engine::Outcome& outcome) override {
     MutexLock lock(mutex_);

@@ -113,7 +113,7 @@ bool is_ignorable(std::string_view name, const ModelConfig& config) {
   return config.tie_embeddings && name == "lm_head.weight";
 }
 
-Result<void> read_generation_config(const Path& folder, ModelConfig& config) {
+Result<void> read_generation_config(const Path& folder, ModelConfig& config, GenerationDefaults& defaults) {
   const Path path = folder / "generation_config.json";
   if (!is_there(path)) return {};
   NMC_ASSIGN_OR_RETURN(const std::string text, read_file(path, kSmallJsonBytesMax));
@@ -121,6 +121,9 @@ Result<void> read_generation_config(const Path& folder, ModelConfig& config) {
   auto ids = read_token_ids(JsonFields(json), "eos_token_id", static_cast<std::int64_t>(config.vocab) - 1);
   if (!ids) return Failure(std::move(ids).error().with_context(path.string()));
   if (!ids->empty()) config.eos_ids = std::move(*ids);
+  auto suggested = parse_generation_defaults(JsonFields(json));
+  if (!suggested) return Failure(std::move(suggested).error().with_context(path.string()));
+  defaults = *suggested;
   return {};
 }
 
@@ -165,7 +168,7 @@ Result<Checkpoint> Checkpoint::open(const Path& folder) {
   Checkpoint checkpoint;
   checkpoint.folder_ = folder;
   NMC_ASSIGN_OR_RETURN(checkpoint.config_, read_config(folder / "config.json"));
-  NMC_RETURN_IF_ERROR(read_generation_config(folder, checkpoint.config_));
+  NMC_RETURN_IF_ERROR(read_generation_config(folder, checkpoint.config_, checkpoint.defaults_));
 
   NMC_ASSIGN_OR_RETURN(const std::vector<std::string> names, safetensors_names(folder));
   const bool has_single = std::ranges::binary_search(names, kSingleName);

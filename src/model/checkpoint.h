@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "model/config.h"
+#include "model/generation_defaults.h"
 #include "model/safetensors_file.h"
 
 namespace nmc::model {
@@ -47,6 +48,8 @@ class Checkpoint {
   const Path& folder() const { return folder_; }
   const ModelConfig& config() const { return config_; }
 
+  const GenerationDefaults& defaults() const { return defaults_; }
+
   // Fails when the tensor is absent, has another shape or a type we don't compute with; the message names the file.
   Result<TensorView> tensor(std::string_view name, std::initializer_list<std::uint64_t> shape) const;
   Result<TensorView> tensor(std::string_view name, std::span<const std::uint64_t> shape) const;
@@ -76,6 +79,7 @@ class Checkpoint {
 
   Path folder_;
   ModelConfig config_;
+  GenerationDefaults defaults_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, Place, std::less<>> tensors_;
 };

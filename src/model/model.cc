@@ -25,6 +25,7 @@ Result<Model> load_folder(const Path& folder, Dtype dtype, ThreadPool& pool) {
   Model model;
   model.name = folder.filename().empty() ? folder.parent_path().filename().string() : folder.filename().string();
   model.config = checkpoint.config();
+  model.defaults = checkpoint.defaults();
   NMC_ASSIGN_OR_RETURN(model.tokenizer, load_tokenizer(folder));
   if (model.tokenizer->vocab_size() > model.config.vocab) {
     return invalid_argument("{}: tokenizer.json has ids up to {}, expected fewer than `vocab_size` {} of config.json",

@@ -11,6 +11,7 @@
 #include "model/chat_template.h"
 #include "model/config.h"
 #include "model/decoder.h"
+#include "model/generation_defaults.h"
 #include "model/tokenizer.h"
 
 namespace nmc::model {
@@ -19,6 +20,7 @@ namespace nmc::model {
 struct Model {
   std::string name;  // "tiny" or the folder's name
   ModelConfig config;
+  GenerationDefaults defaults;
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;
   std::unique_ptr<Decoder> decoder;

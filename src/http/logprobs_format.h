@@ -1,0 +1,22 @@
+// Logprobs as the OpenAI API shows them, which differs between its two endpoints.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/json.h"
+#include "engine/request.h"
+#include "model/tokenizer.h"
+
+namespace nmc::http {
+
+// {"content": [{"token", "logprob", "bytes", "top_logprobs": [...]}], "refusal": null}. "token" is the token's text
+// with U+FFFD where its bytes alone form no character; "bytes" are all of them.
+Json chat_logprobs(const model::Tokenizer& tokenizer, std::span<const engine::SampledToken> tokens);
+
+// {"text_offset", "token_logprobs", "tokens", "top_logprobs"}: four arrays of equal length. `offset` counts the
+// characters of the tokens before and is moved on.
+Json completions_logprobs(const model::Tokenizer& tokenizer, std::span<const engine::SampledToken> tokens,
+                          std::size_t& offset);
+
+}  // namespace nmc::http
