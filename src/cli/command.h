@@ -29,6 +29,7 @@ Command demo_command();
 Command api_command();
 Command config_command();
 Command bench_engine_command();
+Command likelihood_command();
 Command store_bench_command();
 Command http_metadata_server_command();
 Command master_command();

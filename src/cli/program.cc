@@ -107,6 +107,7 @@ std::vector<Command> all_commands() {
           api_command(),
           config_command(),
           bench_engine_command(),
+          likelihood_command(),
           store_bench_command(),
           master_command(),
           http_metadata_server_command()};

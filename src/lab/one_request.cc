@@ -12,7 +12,8 @@ class Collector final : public engine::RequestListener {
  public:
   void on_token(const engine::SampledToken& token) override {
     MutexLock lock(mutex_);
-    tokens_.push_back(token.id);
+    completion_.tokens.push_back(token.id);
+    completion_.sampled.push_back(token);
   }
   void on_finish(const engine::Outcome& outcome) override {
     MutexLock lock(mutex_);
@@ -25,13 +26,15 @@ class Collector final : public engine::RequestListener {
     while (!outcome_) finished_.wait(mutex_);
     if (outcome_->error) return Failure(*outcome_->error);
     if (outcome_->reason == engine::FinishReason::kCancelled) return cancelled("the request was cancelled");
-    return Completion{std::move(tokens_), outcome_->reason, outcome_->metrics};
+    completion_.reason = outcome_->reason;
+    completion_.metrics = outcome_->metrics;
+    return std::move(completion_);
   }
 
  private:
   Mutex mutex_;
   CondVar finished_;
-  std::vector<engine::TokenId> tokens_ NMC_GUARDED_BY(mutex_);
+  Completion completion_ NMC_GUARDED_BY(mutex_);
   std::optional<engine::Outcome> outcome_ NMC_GUARDED_BY(mutex_);
 };
 

@@ -10,6 +10,7 @@ namespace nmc::lab {
 
 struct Completion {
   std::vector<engine::TokenId> tokens;
+  std::vector<engine::SampledToken> sampled;  // the same, with their logprobs where those were asked for
   engine::FinishReason reason = engine::FinishReason::kStop;
   engine::RequestMetrics metrics;
 };
