@@ -21,7 +21,7 @@ REFERENCE ?=
 build = cmake --preset $(1) --log-level=WARNING >/dev/null && \
   cmake --build --preset $(1) --parallel $(JOBS) $(if $(2),--target $(2))
 
-.PHONY: help setup setup-build setup-dev build wheel demo test bench lint format clean soak fuzz asan tsan clang test-peers
+.PHONY: help setup setup-build setup-dev build wheel demo test model bench lint format clean soak fuzz asan tsan clang test-peers
 
 help:  ## This list
 	@awk -F ':.*##  *' '/^[a-z-]+:.*##/ { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,9 @@ demo: setup-build  ## One completion through the whole path, then the same from 
 test: setup  ## All tests of preset release: units, processes, command line, HTTP
 	@$(call build,release)
 	@ctest --preset release --parallel $(JOBS)
+
+model: setup  ## SmolLM2-135M-Instruct into the cache folder, for --model smollm2
+	@scripts/fetch-model
 
 bench: setup-build  ## Prefill and decode throughput beside this machine's own limits
 	@$(call build,release,nano-mooncake)
