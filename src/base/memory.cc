@@ -28,6 +28,11 @@ std::uint64_t left_of_container_limit() {
   return limit - std::min(used, limit);
 }
 
+std::uint64_t of_the_machine(std::string_view field) {
+  const auto text = read_file("/proc/meminfo", kPseudoFileBytesMax);
+  return text ? meminfo_field(*text, field).value_or(kUnknown) : kUnknown;
+}
+
 }  // namespace
 
 Result<std::uint64_t> meminfo_field(std::string_view meminfo, std::string_view name) {
@@ -47,10 +52,10 @@ Result<std::uint64_t> meminfo_field(std::string_view meminfo, std::string_view n
   return not_found("no {} in meminfo", name);
 }
 
-std::uint64_t available_memory() {
-  const auto text = read_file("/proc/meminfo", kPseudoFileBytesMax);
-  const std::uint64_t machine = text ? meminfo_field(*text, "MemAvailable").value_or(kUnknown) : kUnknown;
-  return std::min(machine, left_of_container_limit());
+std::uint64_t available_memory() { return std::min(of_the_machine("MemAvailable"), left_of_container_limit()); }
+
+std::uint64_t total_memory() {
+  return std::min(of_the_machine("MemTotal"), cgroup_number("/sys/fs/cgroup/memory.max"));
 }
 
 }  // namespace nmc

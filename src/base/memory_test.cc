@@ -36,6 +36,8 @@ TEST(MeminfoField, RefusesWhatIsNoNumberOfKilobytes) {
   }
 }
 
+TEST(TotalMemory, IsAtLeastWhatIsAvailable) { EXPECT_GE(total_memory(), available_memory()); }
+
 TEST(AvailableMemory, IsLessThanTheAddressSpace) {
   EXPECT_GT(available_memory(), 1u << 20);
   EXPECT_LT(available_memory(), std::uint64_t{1} << 50);

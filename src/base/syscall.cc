@@ -9,6 +9,17 @@
 #include "base/memory.h"
 
 namespace nmc {
+namespace {
+
+// So that a lack of room is an error now and not a bus error later.
+Result<void> reserve_pages(int fd, std::size_t size, std::string_view name) {
+  int error = EINTR;
+  while (error == EINTR) error = ::posix_fallocate(fd, 0, static_cast<off_t>(size));
+  if (error != 0) return Failure(os_error("reserve", fmt::format("{} bytes for {}", size, name), error));
+  return {};
+}
+
+}  // namespace
 
 Error os_error(std::string_view call, std::string_view object, int error_number) {
   ErrorCode code = ErrorCode::kIo;
@@ -68,6 +79,14 @@ Result<Mapping> Mapping::anonymous(std::size_t size) {
   return Mapping(static_cast<std::byte*>(data), size);
 }
 
+Result<Mapping> Mapping::nameless_file(const std::string& folder, std::size_t size) {
+  const UniqueFd fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!fd) return Failure(os_error("create a file in", folder));
+  if (size == 0) return Mapping();
+  NMC_RETURN_IF_ERROR(reserve_pages(fd.get(), size, fmt::format("a file in {}", folder)));
+  return map(fd.get(), size, Access::kReadWrite, folder);
+}
+
 Result<UniqueFd> create_memfd(const std::string& name, std::size_t size) {
   // The kernel would hand out pages until it has to kill somebody, so a size beyond all reason is refused beforehand.
   const std::uint64_t available = available_memory();
@@ -76,11 +95,7 @@ Result<UniqueFd> create_memfd(const std::string& name, std::size_t size) {
   }
   UniqueFd fd(::memfd_create(name.c_str(), MFD_CLOEXEC));
   if (!fd) return Failure(os_error("memfd_create", name));
-  if (size > 0) {
-    int error = EINTR;
-    while (error == EINTR) error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(size));
-    if (error != 0) return Failure(os_error("reserve", fmt::format("{} bytes for {}", size, name), error));
-  }
+  if (size > 0) NMC_RETURN_IF_ERROR(reserve_pages(fd.get(), size, name));
   return fd;
 }
 

@@ -65,6 +65,10 @@ class Mapping {
   // Private memory from the OS, zeroed, page aligned; asks for huge pages where `size` is worth it.
   static Result<Mapping> anonymous(std::size_t size);
 
+  // The same, but in a file without a name in `folder`, so that the system can write pages out where it lacks memory.
+  // Its room on the disk is reserved at once and given back with the mapping.
+  static Result<Mapping> nameless_file(const std::string& folder, std::size_t size);
+
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }

@@ -70,8 +70,8 @@ struct Decoder::Impl {
 };
 
 Result<std::unique_ptr<Decoder>> Decoder::create(const ModelConfig& config, WeightSource& source, Dtype dtype,
-                                                 ThreadPool& pool) {
-  NMC_ASSIGN_OR_RETURN(DecoderWeights weights, DecoderWeights::pack(config, source, dtype, pool));
+                                                 ThreadPool& pool, const PackOptions& options) {
+  NMC_ASSIGN_OR_RETURN(DecoderWeights weights, DecoderWeights::pack(config, source, dtype, pool, options));
   auto impl = std::make_unique<Impl>(Impl{config, dtype, std::move(weights), inverse_frequencies(config)});
   return std::unique_ptr<Decoder>(new Decoder(std::move(impl)));
 }

@@ -15,6 +15,7 @@
 #include "kv/layout.h"
 #include "kv/prefix.h"
 #include "model/config.h"
+#include "model/decoder_weights.h"
 
 namespace nmc::model {
 
@@ -50,7 +51,7 @@ class Decoder {
   // Packs the weights: 16-bit panels for kBf16 (f16 checkpoints stay f16), f32 for kF32. `dtype` is also the KV
   // cache's.
   static Result<std::unique_ptr<Decoder>> create(const ModelConfig& config, WeightSource& weights, Dtype dtype,
-                                                 ThreadPool& pool);
+                                                 ThreadPool& pool, const PackOptions& options = {});
   static Result<std::unique_ptr<Decoder>> load(const Checkpoint& checkpoint, Dtype dtype, ThreadPool& pool);
   // Random weights drawn from `seed`, the same on every machine (RandomWeights).
   static Result<std::unique_ptr<Decoder>> random(const ModelConfig& config, std::uint64_t seed, Dtype dtype,

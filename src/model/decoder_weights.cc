@@ -4,6 +4,8 @@
 #include <span>
 
 #include "base/check.h"
+#include "base/log.h"
+#include "model/cache_folder.h"
 
 namespace nmc::model {
 namespace {
@@ -179,15 +181,29 @@ Result<LayerWeights> pack_layer(const ModelConfig& config, std::size_t layer, Pa
   return weights;
 }
 
+Result<Mapping> memory_for(std::size_t bytes, const PackOptions& options) {
+  if (bytes <= options.in_memory_max) return Mapping::anonymous(bytes);
+  Path folder = options.folder;
+  if (folder.empty()) {
+    NMC_ASSIGN_OR_RETURN(folder, cache_folder());
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) return Failure(os_error("create", folder.string(), error.value()));
+  }
+  log_info("weights: {} bytes are more than {} and are packed into a file in {}", bytes, options.in_memory_max,
+           folder.string());
+  return Mapping::nameless_file(folder.string(), bytes);
+}
+
 }  // namespace
 
 Result<DecoderWeights> DecoderWeights::pack(const ModelConfig& config, WeightSource& source, Dtype dtype,
-                                            ThreadPool& pool) {
+                                            ThreadPool& pool, const PackOptions& options) {
   if (dtype != Dtype::kF32) {  // f16 weights keep their bits
     NMC_ASSIGN_OR_RETURN(const Weights probe, source.tensor("model.embed_tokens.weight", config.vocab, config.hidden));
     if (probe.dtype == Dtype::kF16) dtype = Dtype::kF16;
   }
-  NMC_ASSIGN_OR_RETURN(Mapping memory, Mapping::anonymous(packed_weight_bytes(config, dtype)));
+  NMC_ASSIGN_OR_RETURN(Mapping memory, memory_for(packed_weight_bytes(config, dtype), options));
   DecoderWeights weights(std::move(memory));
   weights.dtype = dtype;
   Arena arena(weights.memory_);

@@ -3,10 +3,13 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/files.h"
+#include "base/memory.h"
 #include "base/result.h"
 #include "base/syscall.h"
 #include "base/thread_pool.h"
@@ -34,11 +37,21 @@ struct LayerWeights {
   const Projection& projection(Product product) const { return projections[index_of(product)]; }
 };
 
+// Where packed weights are kept.
+struct PackOptions {
+  // Beyond so many bytes they go to a file without a name in `folder`, whose pages the system may write out: a model
+  // that is larger than the memory left works, slowly, instead of ending the process. Default: half of the memory there
+  // is.
+  std::uint64_t in_memory_max = total_memory() / 2;
+  Path folder = {};  // empty: cache_folder()
+};
+
 // Immutable after pack(); owns what its pointers point at.
 class DecoderWeights {
  public:
   // 16-bit panels for kBf16 (an f16 source stays f16), f32 for kF32. Norms and biases are f32.
-  static Result<DecoderWeights> pack(const ModelConfig& config, WeightSource& source, Dtype dtype, ThreadPool& pool);
+  static Result<DecoderWeights> pack(const ModelConfig& config, WeightSource& source, Dtype dtype, ThreadPool& pool,
+                                     const PackOptions& options);
 
   Dtype dtype = Dtype::kBf16;            // of the matrices
   const std::byte* embedding = nullptr;  // [vocab][hidden], row-major, of `dtype`
