@@ -36,6 +36,16 @@ std::size_t space_bytes_after(std::string_view text) {
 
 }  // namespace
 
+std::vector<MarkerRange> ranges_within(std::span<const MarkerRange> ranges, std::size_t begin, std::size_t bytes) {
+  std::vector<MarkerRange> within;
+  for (const MarkerRange& range : ranges) {
+    if (range.end <= begin) continue;
+    within.push_back({std::min(range.end - begin, bytes), range.parse_special});
+    if (within.back().end == bytes) break;
+  }
+  return within;
+}
+
 AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)), nodes_(1) {
   for (std::uint32_t i = 0; i < tokens_.size(); ++i) insert(i);
 }
@@ -60,7 +70,7 @@ void AddedTokenMatcher::insert(std::uint32_t token) {
   nodes_[node].token = static_cast<std::int32_t>(token);
 }
 
-const AddedToken* AddedTokenMatcher::longest_at(std::string_view text) const {
+const AddedToken* AddedTokenMatcher::longest_at(std::string_view text, std::size_t special_bytes_max) const {
   const AddedToken* longest = nullptr;
   std::uint32_t node = 0;
   for (const char character : text) {
@@ -69,17 +79,23 @@ const AddedToken* AddedTokenMatcher::longest_at(std::string_view text) const {
     const auto it = std::ranges::lower_bound(children, byte, {}, &std::pair<unsigned char, std::uint32_t>::first);
     if (it == children.end() || it->first != byte) break;
     node = it->second;
-    if (nodes_[node].token >= 0) longest = &tokens_[static_cast<std::size_t>(nodes_[node].token)];
+    if (nodes_[node].token < 0) continue;
+    const AddedToken& token = tokens_[static_cast<std::size_t>(nodes_[node].token)];
+    if (!token.special || token.content.size() <= special_bytes_max) longest = &token;
   }
   return longest;
 }
 
-void AddedTokenMatcher::for_each_part(std::string_view text, bool parse_special,
+void AddedTokenMatcher::for_each_part(std::string_view text, std::span<const MarkerRange> ranges,
                                       FunctionRef<void(const Part&)> part) const {
   std::size_t done = 0;  // up to here the text was handed out
+  std::size_t range = 0;
   for (std::size_t at = 0; at < text.size();) {
-    const AddedToken* token =
-        first_bytes_[static_cast<unsigned char>(text[at])] ? longest_at(text.substr(at)) : nullptr;
+    const AddedToken* token = nullptr;
+    if (first_bytes_[static_cast<unsigned char>(text[at])]) {
+      while (ranges[range].end <= at) ++range;
+      token = longest_at(text.substr(at), ranges[range].end - at);
+    }
     if (token == nullptr) {
       ++at;
       continue;
@@ -87,7 +103,7 @@ void AddedTokenMatcher::for_each_part(std::string_view text, bool parse_special,
     std::size_t begin = at;
     std::size_t end = at + token->content.size();
     at = end;
-    if (token->special && !parse_special) continue;
+    if (token->special && !ranges[range].parse_special) continue;
     if (token->single_word && touches_word(text.substr(0, begin), text.substr(end))) continue;
     // A token of white space may lie inside what the one before it swallowed: nothing is left to scan there, and
     // scanning only what wasn't scanned before keeps the whole linear.

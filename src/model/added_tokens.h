@@ -3,6 +3,7 @@
 
 #include <bitset>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,14 @@ struct AddedToken {
   bool special = false;
 };
 
+// A text is a row of ranges; control tokens are cut out only where they lie inside of one that allows it.
+struct MarkerRange {
+  std::size_t end = 0;  // in bytes of the text; ascending, the last at the text's end
+  bool parse_special = false;
+};
+// Those of the `bytes` bytes from `begin` on.
+std::vector<MarkerRange> ranges_within(std::span<const MarkerRange> ranges, std::size_t begin, std::size_t bytes);
+
 // Matching looks at no more bytes than this from each position, so its time is bounded by the text's length.
 inline constexpr std::size_t kAddedTokenBytesMax = 1024;
 
@@ -36,9 +45,11 @@ class AddedTokenMatcher {
     std::string_view text;              // of the token, or what lies between tokens (never empty)
     const AddedToken* token = nullptr;  // nullptr: text between
   };
-  // The parts of `text` in order. Without `parse_special` special tokens aren't cut out; as in the Python package, they
-  // still hide shorter tokens inside them.
-  void for_each_part(std::string_view text, bool parse_special, FunctionRef<void(const Part&)> part) const;
+  // The parts of `text` in order. Where a range doesn't parse special tokens they aren't cut out; as in the Python
+  // package, they still hide shorter tokens inside them. One that spans ranges is no token and hides nothing.
+  void for_each_part(std::string_view text, std::span<const MarkerRange> ranges,
+                     FunctionRef<void(const Part&)> part) const;
+  bool empty() const { return tokens_.empty(); }
 
  private:
   struct Node {
@@ -46,7 +57,8 @@ class AddedTokenMatcher {
     std::int32_t token = -1;  // index in tokens_
   };
   void insert(std::uint32_t token);
-  const AddedToken* longest_at(std::string_view text) const;
+  // Special tokens of at most `special_bytes_max` bytes.
+  const AddedToken* longest_at(std::string_view text, std::size_t special_bytes_max) const;
 
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;

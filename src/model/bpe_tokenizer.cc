@@ -150,6 +150,20 @@ BpeTokenizer::BpeTokenizer(TokenizerFile file)
 // ---- Encoding
 // -----------------------------------------------------------------------------------------------------------
 
+namespace {
+
+// The parts as one text, in `joined` where there are several.
+std::string_view join_parts(std::span<const TextPart> parts, std::string& joined, std::vector<MarkerRange>& ranges) {
+  std::size_t end = 0;
+  for (const TextPart& part : parts) ranges.push_back({end += part.text.size(), part.parse_special});
+  if (parts.size() == 1) return parts.front().text;
+  joined.reserve(end);
+  for (const TextPart& part : parts) joined += part.text;
+  return joined;
+}
+
+}  // namespace
+
 // Text repeats itself: the ids of each short piece are looked up from its first occurrence.
 class BpeTokenizer::Encoding {
  public:
@@ -216,16 +230,21 @@ class BpeTokenizer::Encoding {
   BpeMerger::Scratch scratch_;
 };
 
-std::vector<TokenId> BpeTokenizer::encode(std::string_view text, EncodeOptions options) const {
+std::vector<TokenId> BpeTokenizer::encode_parts(std::span<const TextPart> parts, bool add_bos) const {
   std::vector<TokenId> ids;
-  if (options.add_bos && adds_bos_) ids.push_back(*bos_id_);
+  if (add_bos && adds_bos_) ids.push_back(*bos_id_);
+  std::string joined;
+  std::vector<MarkerRange> ranges;
+  const std::string_view text = join_parts(parts, joined, ranges);
   Encoding encoding(*this, ids);
-  exact_.for_each_part(text, options.parse_special, [&](const AddedTokenMatcher::Part& part) {
+  exact_.for_each_part(text, ranges, [&](const AddedTokenMatcher::Part& part) {
     if (part.token != nullptr) {
       ids.push_back(part.token->id);
       return;
     }
-    normalized_.for_each_part(part.text, options.parse_special, [&](const AddedTokenMatcher::Part& inner) {
+    const auto begin = static_cast<std::size_t>(part.text.data() - text.data());
+    const std::vector<MarkerRange> inner_ranges = ranges_within(ranges, begin, part.text.size());
+    normalized_.for_each_part(part.text, inner_ranges, [&](const AddedTokenMatcher::Part& inner) {
       if (inner.token != nullptr) {
         ids.push_back(inner.token->id);
       } else {

@@ -40,7 +40,7 @@ class BpeTokenizer final : public Tokenizer {
                                                     std::string_view source);
 
   // Bytes that neither the vocabulary nor an unknown token covers are left out, as in the Python package.
-  std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const override;
+  std::vector<TokenId> encode_parts(std::span<const TextPart> parts, bool add_bos = false) const override;
   std::string_view token_text(TokenId id) const override;
   std::size_t vocab_size() const override { return texts_.size(); }
   bool is_special(TokenId id) const override { return id < is_special_.size() && is_special_[id]; }

@@ -67,6 +67,18 @@ TEST(BpeTokenizerTest, TextBecomesAControlTokenOnlyWhenAsked) {
   EXPECT_EQ(tokenizer->decode(plain), text);
 }
 
+TEST(BpeTokenizerTest, PartsAreOneTextWithControlTokensWhereAllowed) {
+  const auto tokenizer = make(hello_json());
+  using Parts = std::vector<TextPart>;
+  EXPECT_THAT(tokenizer->encode_parts(Parts{{"<s>he", true}, {"llo he", false}, {"llo</s>", true}}),
+              ElementsAre(kStart, kHello, kSpaceHello, kEnd));
+  EXPECT_THAT(tokenizer->encode_parts(Parts{{"<s>", true}, {"</s>", false}, {"</s>", true}}),
+              ElementsAre(kStart, '<', '/', 's', '>', kEnd));
+  EXPECT_THAT(tokenizer->encode_parts(Parts{{"<", true}, {"s>", true}, {"", false}}), ElementsAre('<', 's', '>'));
+  EXPECT_THAT(tokenizer->encode_parts(Parts{{"<|to", false}, {"ol|>", true}}), ElementsAre(kTool));
+  EXPECT_THAT(tokenizer->encode_parts({}), IsEmpty());
+}
+
 TEST(BpeTokenizerTest, MergesNeverMakeAControlToken) {
   for (const bool ignore_merges : {false, true}) {
     Json json = tokenizer_json({"o k"});

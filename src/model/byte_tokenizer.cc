@@ -30,19 +30,20 @@ std::optional<TokenId> control_at(std::string_view text) {
 
 }  // namespace
 
-std::vector<TokenId> ByteTokenizer::encode(std::string_view text, EncodeOptions options) const {
+std::vector<TokenId> ByteTokenizer::encode_parts(std::span<const TextPart> parts, bool add_bos) const {
   std::vector<TokenId> ids;
-  ids.reserve(text.size() + 1);
-  if (options.add_bos && adds_bos()) ids.push_back(kBos);
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    if (options.parse_special && text[at] == '<') {
-      if (const std::optional<TokenId> control = control_at(text.substr(at))) {
-        ids.push_back(*control);
-        at += token_text(*control).size() - 1;
-        continue;
+  if (add_bos && adds_bos()) ids.push_back(kBos);
+  for (const auto& [text, parse_special] : parts) {
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      if (parse_special && text[at] == '<') {
+        if (const std::optional<TokenId> control = control_at(text.substr(at))) {
+          ids.push_back(*control);
+          at += token_text(*control).size() - 1;
+          continue;
+        }
       }
+      ids.push_back(static_cast<unsigned char>(text[at]));
     }
-    ids.push_back(static_cast<unsigned char>(text[at]));
   }
   return ids;
 }

@@ -16,7 +16,7 @@ class ByteTokenizer final : public Tokenizer {
   static constexpr TokenId kEnd = 262;  // closes a turn
   static constexpr std::size_t kVocabSize = 263;
 
-  std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const override;
+  std::vector<TokenId> encode_parts(std::span<const TextPart> parts, bool add_bos = false) const override;
   std::string_view token_text(TokenId id) const override;
   std::size_t vocab_size() const override { return kVocabSize; }
   bool is_special(TokenId id) const override { return id >= kBos && id < kVocabSize; }

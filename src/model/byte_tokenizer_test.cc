@@ -37,6 +37,12 @@ TEST(ByteTokenizerTest, TextBecomesAControlTokenOnlyWhenAsked) {
                           ByteTokenizer::kBos, '<', 'u', 's', 'e', 'r'));
 }
 
+TEST(ByteTokenizerTest, AControlTokenLiesInsideOfOnePartThatParsesIt) {
+  const std::vector<TextPart> parts = {{"<user>", true}, {"<end>", false}, {"<en", true}, {"d><end>", true}};
+  EXPECT_THAT(ByteTokenizer().encode_parts(parts),
+              ElementsAre(ByteTokenizer::kUser, '<', 'e', 'n', 'd', '>', '<', 'e', 'n', 'd', '>', ByteTokenizer::kEnd));
+}
+
 TEST(ByteTokenizerTest, APromptOfNBytesIsNTokens) {
   EXPECT_EQ(ByteTokenizer().encode("abc", {.add_bos = true}).size(), 3u);
 }

@@ -26,13 +26,28 @@ struct EncodeOptions {
   bool add_bos = false;
 };
 
+// A stretch of a text that is encoded as one, and whether control tokens may be spelled in it.
+struct TextPart {
+  std::string_view text;
+  bool parse_special = false;
+};
+
 // Immutable, thread-safe. Ids beyond vocab_size() (a model's table may be larger) stand for nothing.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
   // Total: text that isn't valid UTF-8 is encoded byte by byte where it isn't.
-  virtual std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const = 0;
+  std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const {
+    const TextPart part{text, options.parse_special};
+    return encode_parts({&part, 1}, options.add_bos);
+  }
+
+  // The parts as one text, in which a control token is one only where it lies inside of one part with parse_special: a
+  // marker that begins in one part and ends in another is text. What lies between two tokens so found is encoded in one
+  // go, whatever parts it comes from; so the ids are those of the joined text when the other parts spell no control
+  // token.
+  virtual std::vector<TokenId> encode_parts(std::span<const TextPart> parts, bool add_bos = false) const = 0;
 
   // The bytes an id stands for in decoded text, control tokens included ("</s>"); they may be part of a character.
   // Valid as long as the tokenizer.
