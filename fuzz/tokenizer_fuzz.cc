@@ -1,26 +1,59 @@
 // A tokenizer.json, a zero byte, a tokenizer_config.json or nothing, a zero byte, a text. Whatever the files are, the
-// parsers answer with an error or with a tokenizer that turns any text into ids of its own and never makes control
-// tokens of it unless asked.
+// parsers answer with an error or with a tokenizer that turns any text into ids of its own, never makes control tokens
+// of it unless asked, and decodes the ids to the same text whole and as they come.
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "base/check.h"
 #include "base/json.h"
 #include "model/bpe_tokenizer.h"
+#include "model/detokenizer.h"
 
 namespace {
 
 using nmc::model::TokenId;
 
-void check_ids(const nmc::model::Tokenizer& tokenizer, std::string_view text, bool parse_special) {
+// `unknown` may be a control token: it stands for what has no token.
+void check_ids(const nmc::model::Tokenizer& tokenizer, std::string_view text, bool parse_special,
+               std::optional<TokenId> unknown) {
   const std::vector<TokenId> ids = tokenizer.encode(text, {.parse_special = parse_special, .add_bos = parse_special});
   for (const TokenId id : ids) {
     NMC_ASSERT(id < tokenizer.vocab_size());
-    NMC_ASSERT(parse_special || !tokenizer.is_special(id));
+    NMC_ASSERT(parse_special || id == unknown || !tokenizer.is_special(id));
   }
-  for (const bool skip_special : {false, true}) NMC_ASSERT(nmc::is_valid_utf8(tokenizer.decode(ids, skip_special)));
+  for (const bool skip_special : {false, true}) {
+    const std::string whole = tokenizer.decode(ids, skip_special);
+    NMC_ASSERT(nmc::is_valid_utf8(whole));
+    nmc::model::Detokenizer detokenizer(tokenizer, skip_special);
+    std::string joined;
+    for (const TokenId id : ids) {
+      const std::string piece = detokenizer.push(id);
+      NMC_ASSERT(nmc::is_valid_utf8(piece));
+      joined += piece;
+    }
+    NMC_ASSERT(joined + detokenizer.flush() == whole);
+  }
+}
+
+// Cut in two, of which neither or both may spell control tokens, a text has the ids of the whole if no control token
+// lies across the cut; and where only the first may, the second makes none.
+void check_parts(const nmc::model::Tokenizer& tokenizer, std::string_view text, std::optional<TokenId> unknown) {
+  const std::string_view first = text.substr(0, text.size() / 2);
+  const std::string_view second = text.substr(first.size());
+  using Parts = std::array<nmc::model::TextPart, 2>;
+  NMC_ASSERT(tokenizer.encode_parts(Parts{{{first, false}, {"", false}}}) == tokenizer.encode(first));
+  for (const TokenId id : tokenizer.encode_parts(Parts{{{first, false}, {second, false}}})) {
+    NMC_ASSERT(id == unknown || !tokenizer.is_special(id));
+  }
+  const auto count = [&](const std::vector<TokenId>& ids) {
+    return std::ranges::count_if(ids, [&](TokenId id) { return id != unknown && tokenizer.is_special(id); });
+  };
+  NMC_ASSERT(count(tokenizer.encode_parts(Parts{{{first, true}, {second, false}}})) <=
+             count(tokenizer.encode(first, {.parse_special = true})));
 }
 
 // What comes before the next zero byte, which is taken too.
@@ -45,9 +78,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!file) return check_error(file.error());
   const auto config = nmc::model::parse_tokenizer_config(config_json.empty() ? "{}" : config_json, "input");
   if (!config) return check_error(config.error());
+  const std::optional<TokenId> unknown = file->unknown_id;
   const auto tokenizer = nmc::model::BpeTokenizer::make(std::move(*file), *config, json);
   if (!tokenizer) return 0;
-  check_ids(**tokenizer, rest, false);
-  check_ids(**tokenizer, rest, true);
+  check_ids(**tokenizer, rest, false, unknown);
+  check_ids(**tokenizer, rest, true, unknown);
+  check_parts(**tokenizer, rest, unknown);
   return 0;
 }

@@ -50,6 +50,8 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(s
   for (std::uint32_t i = 0; i < tokens_.size(); ++i) insert(i);
 }
 
+bool AddedTokenMatcher::has_special() const { return std::ranges::any_of(tokens_, &AddedToken::special); }
+
 void AddedTokenMatcher::insert(std::uint32_t token) {
   const std::string& content = tokens_[token].content;
   first_bytes_.set(static_cast<unsigned char>(content.front()));

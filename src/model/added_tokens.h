@@ -50,6 +50,7 @@ class AddedTokenMatcher {
   void for_each_part(std::string_view text, std::span<const MarkerRange> ranges,
                      FunctionRef<void(const Part&)> part) const;
   bool empty() const { return tokens_.empty(); }
+  bool has_special() const;
 
  private:
   struct Node {

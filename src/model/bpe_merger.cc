@@ -1,6 +1,7 @@
 #include "model/bpe_merger.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "base/check.h"
@@ -12,12 +13,14 @@ std::uint64_t pair_of(kv::TokenId left, kv::TokenId right) { return std::uint64_
 
 }  // namespace
 
-BpeMerger::BpeMerger(std::span<const MergeRule> rules) : slots_(std::bit_ceil(2 * rules.size() + 2)) {
-  for (std::uint32_t rank = 0; rank < rules.size(); ++rank) {
-    const std::uint64_t pair = pair_of(rules[rank].left, rules[rank].right);
+BpeMerger::BpeMerger(std::span<const MergeRule> rules, std::span<const std::uint32_t> ranks)
+    : slots_(std::bit_ceil(2 * rules.size() + 2)) {
+  NMC_REQUIRE(ranks.empty() || ranks.size() == rules.size());
+  for (std::uint32_t i = 0; i < rules.size(); ++i) {
+    const std::uint64_t pair = pair_of(rules[i].left, rules[i].right);
     NMC_REQUIRE(pair != kNoPair);
     // A pair that is listed twice has its later rank, as in the Python package.
-    slots_[slot_of(pair)] = {pair, rank, rules[rank].joined};
+    slots_[slot_of(pair)] = {pair, ranks.empty() ? i : ranks[i], rules[i].joined};
   }
 }
 
@@ -44,8 +47,38 @@ void BpeMerger::consider(std::uint32_t left, Scratch& scratch) const {
   std::push_heap(scratch.heap.begin(), scratch.heap.end());
 }
 
+// The definition itself: apply the best rule at its leftmost place, until none applies.
+void BpeMerger::merge_few(std::span<const kv::TokenId> ids, std::vector<kv::TokenId>& out) const {
+  std::array<kv::TokenId, kFew> symbols;
+  std::array<const Slot*, kFew> rules;  // of a symbol with the next one, nullptr if there is none
+  std::size_t count = ids.size();
+  std::ranges::copy(ids, symbols.begin());
+  for (std::size_t i = 0; i + 1 < count; ++i) rules[i] = find(symbols[i], symbols[i + 1]);
+  for (;;) {
+    const Slot* best = nullptr;
+    std::size_t at = 0;
+    for (std::size_t i = 0; i + 1 < count; ++i) {
+      if (rules[i] == nullptr || (best != nullptr && rules[i]->rank >= best->rank)) continue;
+      best = rules[i];
+      at = i;
+    }
+    if (best == nullptr) break;
+    symbols[at] = best->joined;
+    std::copy(symbols.begin() + at + 2, symbols.begin() + count, symbols.begin() + at + 1);
+    std::copy(rules.begin() + at + 1, rules.begin() + count - 1, rules.begin() + at);
+    --count;
+    if (at > 0) rules[at - 1] = find(symbols[at - 1], symbols[at]);
+    if (at + 1 < count) rules[at] = find(symbols[at], symbols[at + 1]);
+  }
+  out.insert(out.end(), symbols.begin(), symbols.begin() + count);
+}
+
 void BpeMerger::merge(std::span<const kv::TokenId> ids, Scratch& scratch, std::vector<kv::TokenId>& out) const {
   NMC_REQUIRE(ids.size() < kNone, "{} symbols", ids.size());
+  if (ids.size() <= kFew) {
+    merge_few(ids, out);
+    return;
+  }
   std::vector<Symbol>& symbols = scratch.symbols;
   symbols.clear();
   scratch.heap.clear();

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
-#include "model/unicode.h"
+#include "model/piece_cache.h"
 
 namespace nmc::model {
 namespace {
@@ -28,9 +28,9 @@ Result<std::string> token_name(const JsonFields& fields, std::string_view name) 
 Result<std::optional<TokenId>> control_token(TokenizerFile& file, std::string_view field, const std::string& text) {
   if (text.empty()) return std::optional<TokenId>();
   const auto it = file.ids.find(text);
-  if (it == file.ids.end() || bytes_of_text(text).size() == 1 || text.size() > kAddedTokenBytesMax) {
-    return corrupt("`{}`: expected a token of tokenizer.json of more than one byte, got {}", field,
-                   describe_json(Json(text)));
+  if (it == file.ids.end() || is_one_symbol(text, file.byte_level) || text.size() > kAddedTokenBytesMax) {
+    return corrupt("`{}`: expected a token of tokenizer.json of more than one {}, got {}", field,
+                   file.byte_level ? "byte" : "character", describe_json(Json(text)));
   }
   const auto added = std::ranges::find(file.added, it->second, &AddedToken::id);
   if (added != file.added.end()) {
@@ -41,21 +41,77 @@ Result<std::optional<TokenId>> control_token(TokenizerFile& file, std::string_vi
   return std::optional(it->second);
 }
 
-std::vector<AddedToken> added_with(const TokenizerFile& file, bool normalized) {
+std::vector<AddedToken> exact_tokens(const TokenizerFile& file) {
   std::vector<AddedToken> tokens;
   std::ranges::copy_if(file.added, std::back_inserter(tokens),
-                       [&](const AddedToken& token) { return token.normalized == normalized; });
+                       [](const AddedToken& token) { return !token.normalized; });
   return tokens;
 }
 
-// Rules that make a control token are left out: only the matcher of added tokens makes those, and only where asked.
-std::vector<MergeRule> ordinary_merges(const TokenizerFile& file) {
+// The others, as they look in normalized text.
+Result<std::vector<AddedToken>> normalized_tokens(const TokenizerFile& file) {
+  std::vector<AddedToken> tokens;
+  std::unordered_map<std::string, std::string> seen;
+  for (const AddedToken& token : file.added) {
+    if (!token.normalized) continue;
+    AddedToken made = token;
+    made.content = file.normalizer.apply(token.content);
+    if (made.content.empty() || made.content.size() > kAddedTokenBytesMax) {
+      return unsupported("added token {} has {} bytes once it is normalized, expected 1 to {}",
+                         describe_json(Json(token.content)), made.content.size(), kAddedTokenBytesMax);
+    }
+    const auto [other, is_new] = seen.emplace(made.content, token.content);
+    if (!is_new) {
+      return corrupt("added tokens {} and {} are the same once they are normalized", describe_json(Json(other->second)),
+                     describe_json(Json(token.content)));
+    }
+    tokens.push_back(std::move(made));
+  }
+  return tokens;
+}
+
+std::vector<bool> special_ids_of(const TokenizerFile& file) {
   std::vector<bool> is_special(file.texts.size());
-  for (const AddedToken& token : file.added) is_special[token.id] = token.special;
+  for (const AddedToken& token : file.added) is_special[token.id] = is_special[token.id] || token.special;
+  return is_special;
+}
+
+// Rules that make a control token are left out: only the matcher of added tokens makes those, and only where asked.
+BpeMerger ordinary_merges(const TokenizerFile& file, const std::vector<bool>& is_special) {
   std::vector<MergeRule> rules;
-  std::ranges::copy_if(file.merges, std::back_inserter(rules),
-                       [&](const MergeRule& rule) { return !is_special[rule.joined]; });
-  return rules;
+  std::vector<std::uint32_t> ranks;
+  for (std::size_t i = 0; i < file.merges.size(); ++i) {
+    if (is_special[file.merges[i].joined]) continue;
+    rules.push_back(file.merges[i]);
+    if (!file.merge_ranks.empty()) ranks.push_back(file.merge_ranks[i]);
+  }
+  return BpeMerger(rules, ranks);
+}
+
+std::size_t common_prefix(std::string_view a, std::string_view b) {
+  return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+std::size_t common_suffix(std::string_view a, std::string_view b) {
+  const auto end = std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first;
+  return static_cast<std::size_t>(end - a.rbegin());
+}
+
+// Finding where parts lie in normalized text may take this much, in bytes that are normalized.
+constexpr std::size_t kBorderWorkPerByte = 64;
+constexpr std::size_t kBorderWorkAtLeast = 1 << 20;
+
+constexpr std::string_view kMark = "\u2581";  // stands for a space in texts of such vocabularies
+
+// Whether text may be cut before each mark that follows something else, because no merge joins the two sides. Then a
+// text without spaces left in it is as fast as one that was cut at them.
+bool stops_at_marks(const TokenizerFile& file, const std::vector<bool>& is_special) {
+  const auto mark = file.ids.find(std::string(kMark));
+  if (file.byte_level || file.ignore_merges || mark == file.ids.end() || is_special[mark->second]) return false;
+  if (file.unknown_id && file.texts[*file.unknown_id].ends_with(kMark)) return false;
+  return std::ranges::none_of(file.merges, [&](const MergeRule& rule) {
+    return file.texts[rule.right].starts_with(kMark) && !file.texts[rule.left].ends_with(kMark);
+  });
 }
 
 }  // namespace
@@ -110,7 +166,9 @@ Result<std::unique_ptr<BpeTokenizer>> BpeTokenizer::make(TokenizerFile file, con
   if (adds_bos && !bos) return corrupt("`add_bos_token`: true, but there is no `bos_token`");
   if (adds_bos && file.template_bos) bos = file.template_bos;
 
-  std::unique_ptr<BpeTokenizer> tokenizer(new BpeTokenizer(std::move(file)));
+  NMC_ASSIGN_OR_RETURN(std::vector<AddedToken> normalized, normalized_tokens(file));
+
+  std::unique_ptr<BpeTokenizer> tokenizer(new BpeTokenizer(std::move(file), AddedTokenMatcher(std::move(normalized))));
   tokenizer->bos_id_ = bos;
   tokenizer->adds_bos_ = adds_bos;
   if (eos) tokenizer->eos_ids_.push_back(*eos);
@@ -122,29 +180,38 @@ Result<std::unique_ptr<BpeTokenizer>> BpeTokenizer::make(TokenizerFile file, con
   return tokenizer;
 }
 
-BpeTokenizer::BpeTokenizer(TokenizerFile file)
-    : is_special_(file.texts.size()),
-      unknown_id_(file.unknown_id),
-      fuse_unknown_(file.fuse_unknown),
-      pre_tokenizer_(file.pre_tokenizer),
-      merger_(ordinary_merges(file)),
-      exact_(added_with(file, false)),
-      normalized_(added_with(file, true)) {
-  for (const AddedToken& token : file.added) {
-    if (!token.special) continue;
-    is_special_[token.id] = true;
-    special_ids_.emplace(token.content, token.id);
+BpeTokenizer::BpeTokenizer(TokenizerFile file, AddedTokenMatcher normalized)
+    : is_special_(special_ids_of(file)),
+      symbols_(file, is_special_),
+      merger_(ordinary_merges(file, is_special_)),
+      cuts_at_marks_(stops_at_marks(file, is_special_)),
+      normalizer_(std::move(file.normalizer)),
+      pre_tokenizer_(std::move(file.pre_tokenizer)),
+      exact_(exact_tokens(file)),
+      normalized_(std::move(normalized)),
+      decoder_(std::move(file.decoder)),
+      is_byte_(file.texts.size()) {
+  if (file.ignore_merges) {
+    for (TokenId id = 0; id < file.texts.size(); ++id) {
+      if (file.texts[id].empty() || is_special_[id]) continue;
+      const std::optional<std::string> piece = file.byte_level ? alphabet_bytes(file.texts[id]) : file.texts[id];
+      if (piece) whole_pieces_.emplace(*piece, id);
+    }
   }
-  for (std::size_t byte = 0; byte < byte_ids_.size(); ++byte) {
-    std::string text;
-    append_utf8(text, byte_to_character(static_cast<std::uint8_t>(byte)));
-    if (const auto it = file.ids.find(text); it != file.ids.end()) byte_ids_[byte] = it->second;
+  // Where added tokens are looked for in normalized text, that is what they stand for.
+  for (const AddedToken& token : file.added) {
+    if (token.special) special_ids_.emplace(token.content, token.id);
+    if (token.normalized) file.texts[token.id] = normalizer_.apply(token.content);
   }
   texts_.reserve(file.texts.size());
   for (TokenId id = 0; id < file.texts.size(); ++id) {
-    texts_.push_back(bytes_of_text(file.texts[id]));
-    if (file.ignore_merges && !texts_[id].empty() && !is_special_[id]) whole_pieces_.emplace(texts_[id], id);
+    const std::string& text = file.texts[id];
+    texts_.push_back(decoder_.byte_level ? bytes_of_text(text) : decoder_.text_of(text, false));
+    const std::optional<std::uint8_t> byte = decoder_.byte_fallback ? named_byte(texts_[id]) : std::nullopt;
+    is_byte_[id] = byte.has_value();
+    if (byte) texts_[id] = static_cast<char>(*byte);
   }
+  if (decoder_.first_differs()) raw_texts_ = std::move(file.texts);
 }
 
 // ---- Encoding
@@ -164,36 +231,46 @@ std::string_view join_parts(std::span<const TextPart> parts, std::string& joined
 
 }  // namespace
 
-// Text repeats itself: the ids of each short piece are looked up from its first occurrence.
 class BpeTokenizer::Encoding {
  public:
   Encoding(const BpeTokenizer& tokenizer, std::vector<TokenId>& ids) : tokenizer_(tokenizer), ids_(ids) {}
 
-  void add_text(std::string_view text) {
-    tokenizer_.pre_tokenizer_.for_each_piece(text, [&](std::string_view piece) { add_piece(piece); });
+  void add_token(TokenId id) { ids_.push_back(id); }
+
+  void add_text(std::string_view text, bool at_start) {
+    tokenizer_.pre_tokenizer_.for_each_piece(text, at_start, [&](std::string_view piece) {
+      if (tokenizer_.cuts_at_marks_) {
+        add_cut(piece);
+      } else {
+        add_piece(piece);
+      }
+    });
   }
 
  private:
-  static constexpr std::size_t kRememberedBytesMax = 64;
-
-  struct Range {
-    std::size_t begin = 0;  // in ids_
-    std::size_t end = 0;
-  };
+  void add_cut(std::string_view piece) {
+    std::size_t begin = 0;
+    for (std::size_t at = piece.find(kMark); at != piece.npos; at = piece.find(kMark, at + kMark.size())) {
+      if (at == begin || piece.substr(0, at).ends_with(kMark)) continue;
+      add_piece(piece.substr(begin, at - begin));
+      begin = at;
+    }
+    add_piece(piece.substr(begin));
+  }
 
   void add_piece(std::string_view piece) {
-    if (piece.size() > kRememberedBytesMax) {
+    if (piece.size() > PieceCache::kPieceBytesMax) {
       add_new_piece(piece);
       return;
     }
-    key_.assign(piece);
-    if (const auto it = seen_.find(key_); it != seen_.end()) {
-      for (std::size_t i = it->second.begin; i < it->second.end; ++i) ids_.push_back(TokenId{ids_[i]});
+    const PieceCache::Place place = seen_.place_of(piece);
+    if (const std::optional<PieceCache::Range> range = seen_.at(place)) {
+      for (std::size_t i = 0; i < range->size; ++i) ids_.push_back(TokenId{ids_[range->begin + i]});
       return;
     }
     const std::size_t begin = ids_.size();
     add_new_piece(piece);
-    seen_.emplace(key_, Range{begin, ids_.size()});
+    seen_.put(place, piece, {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(ids_.size() - begin)});
   }
 
   void add_new_piece(std::string_view piece) {
@@ -204,29 +281,15 @@ class BpeTokenizer::Encoding {
         return;
       }
     }
-    read_bytes(piece);
-    tokenizer_.merger_.merge(bytes_, scratch_, ids_);
-  }
-
-  void read_bytes(std::string_view piece) {
-    bytes_.clear();
-    bool after_unknown = false;
-    for (const char byte : piece) {
-      const std::optional<TokenId> id = tokenizer_.byte_ids_[static_cast<unsigned char>(byte)];
-      if (id) {
-        bytes_.push_back(*id);
-      } else if (tokenizer_.unknown_id_ && !(after_unknown && tokenizer_.fuse_unknown_)) {
-        bytes_.push_back(*tokenizer_.unknown_id_);
-      }
-      after_unknown = !id;
-    }
+    row_.clear();
+    tokenizer_.symbols_.append(piece, row_);
+    tokenizer_.merger_.merge(row_, scratch_, ids_);
   }
 
   const BpeTokenizer& tokenizer_;
   std::vector<TokenId>& ids_;
-  std::string key_;
-  std::unordered_map<std::string, Range> seen_;
-  std::vector<TokenId> bytes_;
+  PieceCache seen_;
+  std::vector<TokenId> row_;
   BpeMerger::Scratch scratch_;
 };
 
@@ -239,20 +302,78 @@ std::vector<TokenId> BpeTokenizer::encode_parts(std::span<const TextPart> parts,
   Encoding encoding(*this, ids);
   exact_.for_each_part(text, ranges, [&](const AddedTokenMatcher::Part& part) {
     if (part.token != nullptr) {
-      ids.push_back(part.token->id);
+      encoding.add_token(part.token->id);
       return;
     }
     const auto begin = static_cast<std::size_t>(part.text.data() - text.data());
-    const std::vector<MarkerRange> inner_ranges = ranges_within(ranges, begin, part.text.size());
-    normalized_.for_each_part(part.text, inner_ranges, [&](const AddedTokenMatcher::Part& inner) {
-      if (inner.token != nullptr) {
-        ids.push_back(inner.token->id);
-      } else {
-        encoding.add_text(inner.text);
-      }
-    });
+    encode_section(part.text, ranges_within(ranges, begin, part.text.size()), begin == 0, encoding);
   });
   return ids;
+}
+
+// A stretch of text between exact tokens.
+void BpeTokenizer::encode_section(std::string_view section, std::vector<MarkerRange> ranges, bool at_start,
+                                  Encoding& encoding) const {
+  std::string storage;
+  const std::string_view text = normalizer_.apply(section, storage);
+  if (normalized_.empty()) {
+    encoding.add_text(text, at_start);
+    return;
+  }
+  normalized_.for_each_part(text, normalized_ranges(section, std::move(ranges), text),
+                            [&](const AddedTokenMatcher::Part& part) {
+                              if (part.token != nullptr) {
+                                encoding.add_token(part.token->id);
+                              } else {
+                                encoding.add_text(part.text, at_start && part.text.data() == text.data());
+                              }
+                            });
+}
+
+// Where in normalized text the ranges lie that may spell control tokens. What steps did to a whole text can't be told
+// part by part, since they may join, move or drop characters; a range is where two texts agree with the whole: that
+// before its end, normalized alone, and that from its begin on. No byte of another part gets in.
+std::vector<MarkerRange> BpeTokenizer::normalized_ranges(std::string_view section, std::vector<MarkerRange> ranges,
+                                                         std::string_view normalized) const {
+  if (normalized == section) return ranges;
+  if (!normalized_.has_special()) return {{normalized.size(), false}};
+  std::vector<MarkerRange> found;
+  std::size_t work_left = kBorderWorkAtLeast + kBorderWorkPerByte * section.size();
+  std::size_t begin = 0;
+  std::size_t last = 0;
+  for (const MarkerRange& range : ranges) {
+    const std::string_view before_end = section.substr(0, range.end);
+    const std::string_view from_begin = section.substr(begin);
+    begin = range.end;
+    if (!range.parse_special) continue;
+    // With a great many parts the rest counts as what a user wrote.
+    if (work_left < before_end.size() + from_begin.size()) break;
+    work_left -= before_end.size() + from_begin.size();
+    const std::size_t end = common_prefix(normalizer_.apply(before_end), normalized);
+    const std::size_t start = normalized.size() - common_suffix(normalizer_.apply(from_begin), normalized);
+    if (std::max(start, last) >= end) continue;
+    if (start > last) found.push_back({start, false});
+    found.push_back({end, true});
+    last = end;
+  }
+  if (last < normalized.size()) found.push_back({normalized.size(), false});
+  return found;
+}
+
+// ---- Decoding
+// -----------------------------------------------------------------------------------------------------------
+
+DecodeRules BpeTokenizer::decode_rules() const {
+  return {.first_differs = decoder_.first_differs(),
+          .byte_runs = decoder_.byte_fallback,
+          .strip = decoder_.strip,
+          .strip_max = decoder_.strip_max};
+}
+
+std::optional<std::string> BpeTokenizer::first_token_text(TokenId id) const {
+  if (raw_texts_.empty()) return Tokenizer::first_token_text(id);
+  if (id >= raw_texts_.size() || raw_texts_[id].empty()) return std::nullopt;
+  return is_byte_[id] ? texts_[id] : decoder_.text_of(raw_texts_[id], true);
 }
 
 std::string_view BpeTokenizer::token_text(TokenId id) const {

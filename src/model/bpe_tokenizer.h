@@ -1,8 +1,7 @@
-// Byte-level BPE, as GPT-2, Llama 3, Qwen and most others have it, equal to the Python package `tokenizers` on the
-// files it reads.
+// BPE over bytes, as GPT-2, Llama 3, Qwen and most others have it, or over characters with bytes as a last resort, as
+// Llama 2, TinyLlama and Mistral do; equal to the Python package `tokenizers` on the files it reads.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +14,7 @@
 
 #include "model/added_tokens.h"
 #include "model/bpe_merger.h"
+#include "model/symbols.h"
 #include "model/tokenizer.h"
 #include "model/tokenizer_file.h"
 
@@ -39,9 +39,12 @@ class BpeTokenizer final : public Tokenizer {
   static Result<std::unique_ptr<BpeTokenizer>> make(TokenizerFile file, const TokenizerConfig& config,
                                                     std::string_view source);
 
-  // Bytes that neither the vocabulary nor an unknown token covers are left out, as in the Python package.
+  // What neither the vocabulary nor an unknown token covers is left out, as in the Python package.
   std::vector<TokenId> encode_parts(std::span<const TextPart> parts, bool add_bos = false) const override;
   std::string_view token_text(TokenId id) const override;
+  DecodeRules decode_rules() const override;
+  bool is_byte(TokenId id) const override { return id < is_byte_.size() && is_byte_[id]; }
+  std::optional<std::string> first_token_text(TokenId id) const override;
   std::size_t vocab_size() const override { return texts_.size(); }
   bool is_special(TokenId id) const override { return id < is_special_.size() && is_special_[id]; }
   std::optional<TokenId> special_id(std::string_view text) const override;
@@ -53,19 +56,26 @@ class BpeTokenizer final : public Tokenizer {
  private:
   class Encoding;  // the state of one encode()
 
-  explicit BpeTokenizer(TokenizerFile file);
+  explicit BpeTokenizer(TokenizerFile file, AddedTokenMatcher normalized);
+  void encode_section(std::string_view section, std::vector<MarkerRange> ranges, bool at_start,
+                      Encoding& encoding) const;
+  std::vector<MarkerRange> normalized_ranges(std::string_view section, std::vector<MarkerRange> ranges,
+                                             std::string_view normalized) const;
 
-  std::vector<std::string> texts_;  // the bytes each id stands for
   std::vector<bool> is_special_;
-  std::unordered_map<std::string, TokenId> special_ids_;
-  std::unordered_map<std::string, TokenId> whole_pieces_;  // by their bytes; only for ignore_merges
-  std::array<std::optional<TokenId>, 256> byte_ids_;
-  std::optional<TokenId> unknown_id_;
-  bool fuse_unknown_ = false;
-  PreTokenizer pre_tokenizer_;
+  SymbolTable symbols_;
   BpeMerger merger_;
+  std::unordered_map<std::string, TokenId> whole_pieces_;  // only for ignore_merges
+  bool cuts_at_marks_ = false;                             // pieces may be cut before the mark of a space
+  Normalizer normalizer_;
+  PreTokenizer pre_tokenizer_;
   AddedTokenMatcher exact_;       // first
-  AddedTokenMatcher normalized_;  // in what is left
+  AddedTokenMatcher normalized_;  // in what is left, after the normalizer
+  TokenDecoder decoder_;
+  std::vector<std::string> texts_;      // what each id stands for
+  std::vector<std::string> raw_texts_;  // before the decoder's steps; only where a first token differs
+  std::vector<bool> is_byte_;
+  std::unordered_map<std::string, TokenId> special_ids_;
   std::optional<TokenId> bos_id_;
   bool adds_bos_ = false;
   std::vector<TokenId> eos_ids_;

@@ -188,6 +188,99 @@ TEST(BpeTokenizerTest, ThreadsShareOne) {
   EXPECT_THAT(equal, ::testing::Each(true));
 }
 
+// ---- Characters instead of bytes, as Llama 2 has them
+
+// Ids: <unk> </s> then <0x00> ... and then the texts.
+constexpr TokenId kUnk = 0, kStop = 1, kByte0 = 2, kFirstText = 258;
+
+Json spaced_json(const std::vector<std::string>& texts, const std::vector<std::string>& merges) {
+  Json json = tokenizer_json({});
+  Json vocab = {{"<unk>", kUnk}, {"</s>", kStop}};
+  for (unsigned byte = 0; byte < 256; ++byte) vocab[name_of_byte(static_cast<std::uint8_t>(byte))] = kByte0 + byte;
+  for (const std::string& text : texts) vocab[text] = vocab.size();
+  json["model"].update(Json{{"vocab", vocab}, {"merges", merges}, {"byte_fallback", true}, {"fuse_unk", true}});
+  json["model"]["unk_token"] = "<unk>";
+  json["added_tokens"] = {added_token(kUnk, "<unk>", true), added_token(kStop, "</s>", true)};
+  json.update(*parse_json(R"({"pre_tokenizer": null,
+    "normalizer": {"type": "Sequence", "normalizers": [
+      {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+    "decoder": {"type": "Sequence", "decoders": [
+      {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+      {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}})",
+                          "steps"));
+  return json;
+}
+
+TEST(SpacedTokenizerTest, MergesCharactersAndFallsBackToBytes) {
+  const auto tokenizer = make(spaced_json({"▁", "a", "b", "▁a", "▁ab"}, {"▁ a", "▁a b"}));
+  constexpr TokenId kMark = kFirstText, kB = kFirstText + 2, kMarkA = kFirstText + 3, kMarkAB = kFirstText + 4;
+  EXPECT_THAT(tokenizer->encode("ab ab  a"), ElementsAre(kMarkAB, kMarkAB, kMark, kMarkA));
+  EXPECT_THAT(tokenizer->encode("ab"), ElementsAre(kMarkAB));
+  EXPECT_THAT(tokenizer->encode(""), IsEmpty());
+  EXPECT_THAT(tokenizer->encode("éb"), ElementsAre(kMark, kByte0 + 0xC3, kByte0 + 0xA9, kB));
+  EXPECT_THAT(tokenizer->encode("\xC3\xFF"), ElementsAre(kMark, kByte0 + 0xC3, kByte0 + 0xFF));
+  for (const std::string text : {"ab ab", " a", "  ", "é\n世 b", "a"}) {
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
+  }
+  EXPECT_TRUE(tokenizer->is_byte(kByte0));
+  EXPECT_EQ(tokenizer->token_text(kByte0 + 'x'), "x");
+  EXPECT_EQ(tokenizer->token_text(kMarkAB), " ab");
+}
+
+TEST(SpacedTokenizerTest, EachStretchBetweenControlTokensIsNormalizedOnItsOwn) {
+  const auto tokenizer = make(spaced_json({"▁", "a", "▁a"}, {"▁ a"}), {.eos_token = "</s>"});
+  EXPECT_THAT(tokenizer->encode("a</s>a", {.parse_special = true}), ElementsAre(kFirstText + 2, kStop, kFirstText + 2));
+  const auto plain = tokenizer->encode("a</s>a");
+  EXPECT_TRUE(std::ranges::none_of(plain, [&](TokenId id) { return tokenizer->is_special(id); }));
+  EXPECT_EQ(tokenizer->decode(plain), "a</s>a");
+}
+
+TEST(SpacedTokenizerTest, WithoutByteTokensTheUnknownTokenStandsForARow) {
+  Json json = spaced_json({"▁", "a"}, {});
+  json["model"]["byte_fallback"] = false;
+  EXPECT_THAT(make(json)->encode("aéüa"), ElementsAre(kFirstText, kFirstText + 1, kUnk, kFirstText + 1));
+  json["model"]["fuse_unk"] = false;
+  EXPECT_THAT(make(json)->encode("éü"), ElementsAre(kFirstText, kUnk, kUnk));
+  json["model"]["unk_token"] = nullptr;
+  EXPECT_THAT(make(json)->encode("aé"), ElementsAre(kFirstText, kFirstText + 1));
+}
+
+// Texts are cut before the marks of spaces, unless a merge joins across one.
+TEST(SpacedTokenizerTest, AMergeAcrossASpaceIsMade) {
+  const auto across = make(spaced_json({"▁", "a", "a▁"}, {"a ▁"}));
+  EXPECT_THAT(across->encode("a a"), ElementsAre(kFirstText, kFirstText + 2, kFirstText + 1));
+  const auto marks = make(spaced_json({"▁", "a", "▁▁"}, {"▁ ▁"}));
+  EXPECT_THAT(marks->encode("a    a"),
+              ElementsAre(kFirstText, kFirstText + 1, kFirstText + 2, kFirstText + 2, kFirstText + 1));
+}
+
+TEST(SpacedTokenizerTest, NormalizedControlTokensAreFoundInPartsThatAllowThem) {
+  Json json = spaced_json({"▁", "<", "t", ">", "x", "é"}, {});
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "Lowercase"}}}}};
+  json["added_tokens"].push_back(added_token(264, "<T>", true));
+  json["added_tokens"].back()["normalized"] = true;
+  const auto tokenizer = make(json);
+  constexpr TokenId kT = 264, kX = kFirstText + 4, kE = kFirstText + 5;
+  EXPECT_THAT(tokenizer->encode("x<T>", {.parse_special = true}), ElementsAre(kX, kT));
+  using Parts = std::vector<TextPart>;
+  const auto ids = [&](const Parts& parts) { return tokenizer->encode_parts(parts); };
+  EXPECT_THAT(ids(Parts{{"e", true}, {"\u0301<T>", false}, {"X<T>", true}}),
+              ElementsAre(kE, kFirstText + 1, kFirstText + 2, kFirstText + 3, kX, kT));
+  EXPECT_THAT(ids(Parts{{"<t>", false}, {"<T>", true}}),
+              ElementsAre(kFirstText + 1, kFirstText + 2, kFirstText + 3, kT));
+  // Where a step drops text across a border, what follows doesn't slip into the part before.
+  json["normalizer"] = *parse_json(R"({"type": "Replace", "pattern": {"String": "xxxxxx"}, "content": ""})", "step");
+  const auto dropping = make(json);
+  EXPECT_THAT(dropping->encode_parts(Parts{{"<T>xxxxx", true}, {"x<T>", false}}),
+              ElementsAre(kT, kFirstText + 1, kByte0 + 'T', kFirstText + 3));
+}
+
+TEST(SpacedTokenizerTest, LongTextsTakeNoQuadraticTime) {
+  const auto tokenizer = make(spaced_json({"▁", "a", "▁a", "▁▁"}, {"▁ a", "▁ ▁"}));
+  EXPECT_EQ(tokenizer->encode(std::string(1 << 20, ' ')).size(), (std::size_t{1} << 19) + 1);
+  EXPECT_EQ(tokenizer->encode(std::string(1 << 20, 'a')).size(), std::size_t{1} << 20);
+}
+
 class LoadTokenizerTest : public ::testing::Test {
  protected:
   void write(std::string_view name, std::string_view content) { write_test_file(folder_.path() / name, content); }

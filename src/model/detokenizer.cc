@@ -1,5 +1,10 @@
 #include "model/detokenizer.h"
 
+#include <utility>
+
+#include "base/json.h"
+#include "model/unicode.h"
+
 namespace nmc::model {
 namespace {
 
@@ -54,8 +59,58 @@ std::string Utf8Stream::flush() {
   return unfinished ? std::string(kReplacement) : std::string();
 }
 
+Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool skip_special)
+    : tokenizer_(&tokenizer),
+      skip_special_(skip_special),
+      rules_(tokenizer.decode_rules()),
+      strip_left_(rules_.strip_max) {}
+
 std::string Detokenizer::push(TokenId id) {
-  return stream_.push(skip_special_ ? tokenizer_->token_bytes(id) : tokenizer_->token_text(id));
+  if (skip_special_ && tokenizer_->is_special(id)) return {};
+  std::string_view text = tokenizer_->token_text(id);
+  std::optional<std::string> first;
+  if (rules_.first_differs && !begun_) {
+    first = tokenizer_->first_token_text(id);
+    if (!first) return {};
+    text = *first;
+    begun_ = true;
+  }
+  if (rules_.byte_runs && tokenizer_->is_byte(id)) {
+    byte_run_ += text;
+    return {};
+  }
+  if (text.empty()) return {};
+  std::string out = end_byte_run();
+  out += stream_.push(text);
+  return strip(std::move(out));
+}
+
+std::string Detokenizer::flush() {
+  std::string out = end_byte_run();
+  out += stream_.flush();
+  out = strip(std::move(out));
+  begun_ = false;
+  strip_left_ = rules_.strip_max;
+  return out;
+}
+
+std::string Detokenizer::end_byte_run() {
+  std::string run = std::exchange(byte_run_, {});
+  if (is_valid_utf8(run)) return run;
+  std::string replaced;
+  for (std::size_t i = 0; i < run.size(); ++i) replaced += kReplacement;
+  return replaced;
+}
+
+std::string Detokenizer::strip(std::string text) {
+  std::size_t at = 0;
+  while (strip_left_ > 0 && at < text.size()) {
+    const Utf8Char next = utf8_char_at(text, at);
+    strip_left_ = next.code == rules_.strip ? strip_left_ - 1 : 0;
+    if (next.code == rules_.strip) at += next.bytes;
+  }
+  text.erase(0, at);
+  return text;
 }
 
 }  // namespace nmc::model

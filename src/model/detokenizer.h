@@ -28,19 +28,27 @@ class Utf8Stream {
   std::uint8_t high_ = 0xBF;
 };
 
-// The text of one sequence. push() of each id, then flush(), joined, equals Tokenizer::decode of all ids. The tokenizer
-// must outlive it. Not thread-safe.
+// The text of one sequence. push() of each id, then flush(), joined, equals Tokenizer::decode of all ids, and each is
+// valid UTF-8. Where the tokenizer has byte tokens beside its texts, a row of them is held back until it ends, since
+// one bad byte makes U+FFFD of the whole row. The tokenizer must outlive it. Not thread-safe.
 class Detokenizer {
  public:
-  explicit Detokenizer(const Tokenizer& tokenizer, bool skip_special = true)
-      : tokenizer_(&tokenizer), skip_special_(skip_special) {}
+  explicit Detokenizer(const Tokenizer& tokenizer, bool skip_special = true);
 
   std::string push(TokenId id);
-  std::string flush() { return stream_.flush(); }
+  // The end; ready for another sequence afterwards.
+  std::string flush();
 
  private:
+  std::string end_byte_run();
+  std::string strip(std::string text);
+
   const Tokenizer* tokenizer_;
   bool skip_special_;
+  DecodeRules rules_;
+  bool begun_ = false;
+  std::uint32_t strip_left_;
+  std::string byte_run_;
   Utf8Stream stream_;
 };
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "base/json.h"
 #include "base/rng.h"
 #include "model/byte_tokenizer.h"
@@ -35,6 +37,87 @@ std::string join(const std::vector<std::string>& pieces) {
   std::string text;
   for (const std::string& piece : pieces) text += piece;
   return text;
+}
+
+// Ids of the rules of Llama 2: texts with spaces in front, and from kByte on one token a byte.
+class SpacedTokenizer final : public Tokenizer {
+ public:
+  static constexpr TokenId kA = 0, kSpaceB = 1, kSpace = 2, kNothing = 3, kControl = 4, kByte = 5;
+
+  explicit SpacedTokenizer(DecodeRules rules) : rules_(rules) {
+    for (std::size_t byte = 0; byte < 256; ++byte) bytes_.push_back(std::string(1, static_cast<char>(byte)));
+  }
+  std::vector<TokenId> encode_parts(std::span<const TextPart>, bool) const override { return {}; }
+  std::string_view token_text(TokenId id) const override {
+    static constexpr std::array<std::string_view, 5> kTexts = {"a", " b", " ", "", "</s>"};
+    return id < kByte ? kTexts[id] : id < vocab_size() ? std::string_view(bytes_[id - kByte]) : std::string_view();
+  }
+  DecodeRules decode_rules() const override { return rules_; }
+  bool is_byte(TokenId id) const override { return id >= kByte && id < vocab_size(); }
+  std::optional<std::string> first_token_text(TokenId id) const override {
+    return id == kSpaceB ? std::optional<std::string>("b") : Tokenizer::first_token_text(id);
+  }
+  std::size_t vocab_size() const override { return kByte + 256; }
+  bool is_special(TokenId id) const override { return id == kControl; }
+  std::optional<TokenId> special_id(std::string_view) const override { return std::nullopt; }
+  std::optional<TokenId> bos_id() const override { return std::nullopt; }
+  bool adds_bos() const override { return false; }
+  std::span<const TokenId> eos_ids() const override { return {}; }
+  Digest digest() const override { return {}; }
+
+ private:
+  DecodeRules rules_;
+  std::vector<std::string> bytes_;
+};
+
+std::vector<std::string> pieces_of(const Tokenizer& tokenizer, std::span<const TokenId> ids) {
+  Detokenizer detokenizer(tokenizer);
+  std::vector<std::string> pieces;
+  for (const TokenId id : ids) pieces.push_back(detokenizer.push(id));
+  pieces.push_back(detokenizer.flush());
+  EXPECT_EQ(join(pieces), tokenizer.decode(ids));
+  return pieces;
+}
+
+TEST(DetokenizerTest, ARowOfByteTokensIsTextOrNothingOfIt) {
+  using T = SpacedTokenizer;
+  const T tokenizer({.byte_runs = true});
+  const auto byte = [](int value) { return T::kByte + static_cast<TokenId>(value); };
+  EXPECT_THAT(pieces_of(tokenizer, std::vector{T::kA, byte(0xC3), byte(0xA9), byte('x'), T::kA}),
+              ElementsAre("a", "", "", "", "\u00e9xa", ""));
+  // One bad byte, and each of the row is U+FFFD.
+  EXPECT_THAT(pieces_of(tokenizer, std::vector{byte('x'), byte(0xC3), byte('y'), T::kSpaceB}),
+              ElementsAre("", "", "", "\uFFFD\uFFFD\uFFFD b", ""));
+  EXPECT_THAT(pieces_of(tokenizer, std::vector{byte(0xC3)}), ElementsAre("", "\uFFFD"));
+  // What isn't there, or isn't shown, doesn't end a row.
+  EXPECT_THAT(pieces_of(tokenizer, std::vector{byte(0xC3), T::kControl, TokenId{9999}, byte(0xA9)}),
+              ElementsAre("", "", "", "", "\u00e9"));
+}
+
+TEST(DetokenizerTest, TheStartLosesWhatTheRulesSay) {
+  using T = SpacedTokenizer;
+  const T one({.byte_runs = true, .strip = ' ', .strip_max = 1});
+  EXPECT_THAT(pieces_of(one, std::vector{T::kSpaceB, T::kSpaceB}), ElementsAre("b", " b", ""));
+  EXPECT_THAT(pieces_of(one, std::vector{T::kSpace, T::kSpaceB}), ElementsAre("", " b", ""));
+  EXPECT_THAT(pieces_of(one, std::vector{T::kA, T::kSpaceB}), ElementsAre("a", " b", ""));
+  EXPECT_THAT(pieces_of(one, std::vector{T::kByte + TokenId{' '}, T::kSpaceB}), ElementsAre("", " b", ""));
+  const T three({.strip = ' ', .strip_max = 3});
+  EXPECT_THAT(pieces_of(three, std::vector{T::kSpace, T::kSpace, T::kSpaceB, T::kSpaceB}),
+              ElementsAre("", "", "b", " b", ""));
+  const T first({.first_differs = true});
+  EXPECT_THAT(pieces_of(first, std::vector{T::kControl, TokenId{9999}, T::kSpaceB, T::kSpaceB}),
+              ElementsAre("", "", "b", " b", ""));
+}
+
+TEST(DetokenizerTest, AFlushMakesItReadyForAnother) {
+  using T = SpacedTokenizer;
+  const T tokenizer({.first_differs = true, .strip = ' ', .strip_max = 1});
+  Detokenizer detokenizer(tokenizer);
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(detokenizer.push(T::kSpaceB), "b");
+    EXPECT_EQ(detokenizer.push(T::kSpaceB), " b");
+    EXPECT_EQ(detokenizer.flush(), "");
+  }
 }
 
 TEST(DetokenizerTest, ACharacterComesWhole) {

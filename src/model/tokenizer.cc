@@ -5,6 +5,11 @@
 
 namespace nmc::model {
 
+std::optional<std::string> Tokenizer::first_token_text(TokenId id) const {
+  const std::string_view text = token_text(id);
+  return text.empty() ? std::nullopt : std::optional<std::string>(text);
+}
+
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
   Detokenizer detokenizer(*this, skip_special);
   std::string text;

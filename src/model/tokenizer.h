@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,6 +33,14 @@ struct TextPart {
   bool parse_special = false;
 };
 
+// How the texts of tokens come together in decoded text.
+struct DecodeRules {
+  bool first_differs = false;   // first_token_text() is the text of a sequence's first token
+  bool byte_runs = false;       // a row of is_byte() tokens is text if all of it is, else U+FFFD for each
+  char32_t strip = 0;           // left out at the start of the text,
+  std::uint32_t strip_max = 0;  // up to so many times
+};
+
 // Immutable, thread-safe. Ids beyond vocab_size() (a model's table may be larger) stand for nothing.
 class Tokenizer {
  public:
@@ -55,6 +64,11 @@ class Tokenizer {
   // The same, but empty for control tokens: what a user gets to see.
   std::string_view token_bytes(TokenId id) const { return is_special(id) ? std::string_view() : token_text(id); }
 
+  virtual DecodeRules decode_rules() const { return {}; }
+  virtual bool is_byte(TokenId) const { return false; }
+  // Nothing when there is no such token.
+  virtual std::optional<std::string> first_token_text(TokenId id) const;
+
   virtual std::size_t vocab_size() const = 0;  // highest id + 1
   virtual bool is_special(TokenId id) const = 0;
 
@@ -68,7 +82,7 @@ class Tokenizer {
   // Equal digests mean that equal text gives equal ids.
   virtual Digest digest() const = 0;
 
-  // Valid UTF-8: bytes that form no character become U+FFFD as in Python's errors="replace".
+  // Valid UTF-8: bytes that form no character become U+FFFD as in Python's errors="replace", or as decode_rules() say.
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
 };
 

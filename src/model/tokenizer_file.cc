@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "model/tokenizer_steps.h"
 #include "model/unicode.h"
 
 namespace nmc::model {
@@ -32,23 +33,6 @@ constexpr std::array<std::int16_t, kAlphabetEnd> kByteOfCharacter = [] {
   return table;
 }();
 
-std::string printable(const std::string& text) { return describe_json(Json(text), 80); }
-
-// Member `name` as an object with the fields of one of the file's parts; an error when it is something else.
-Result<const Json*> part(const JsonFields& file, std::string_view name) {
-  const Json* value = file.find(name);
-  if (value == nullptr) return invalid_argument("`{}`: missing", file.path_of(name));
-  if (!value->is_object()) {
-    return invalid_argument("`{}`: expected an object, got {}", file.path_of(name), json_type_name(*value));
-  }
-  return value;
-}
-
-Result<std::string> type_of(const Json& step, const std::string& path) {
-  if (!step.is_object()) return invalid_argument("`{}`: expected an object, got {}", path, json_type_name(step));
-  return JsonFields(step, path).string("type");
-}
-
 // ---- Vocabulary
 // -------------------------------------------------------------------------------------------------------
 
@@ -72,7 +56,7 @@ Result<void> place_token(TokenizerFile& file, const std::string& text, TokenId i
 }
 
 Result<void> read_vocabulary(const JsonFields& model, TokenizerFile& file) {
-  NMC_ASSIGN_OR_RETURN(const Json* vocab, part(model, "vocab"));
+  NMC_ASSIGN_OR_RETURN(const Json* vocab, json_part(model, "vocab"));
   if (vocab->empty()) return invalid_argument("`model.vocab`: expected at least one token");
   for (const auto& [text, id] : vocab->items()) {
     if (!id.is_number_unsigned()) {
@@ -147,8 +131,6 @@ Result<void> read_merges(const JsonFields& model, TokenizerFile& file) {
 Result<void> refuse_model_variants(const JsonFields& model) {
   NMC_ASSIGN_OR_RETURN(const std::string type, model.string("type"));
   if (type != "BPE") return unsupported("`model.type`: expected \"BPE\", got {}", printable(type));
-  NMC_ASSIGN_OR_RETURN(const bool byte_fallback, model.boolean_or("byte_fallback", false));
-  if (byte_fallback) return unsupported("`model.byte_fallback`: expected false, got true");
   NMC_ASSIGN_OR_RETURN(const double dropout, model.number_or("dropout", 0.0, 1.0, 0.0));
   if (dropout != 0.0) return unsupported("`model.dropout`: expected null, got {}", dropout);
   for (const std::string_view name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
@@ -159,13 +141,14 @@ Result<void> refuse_model_variants(const JsonFields& model) {
 }
 
 Result<void> read_model(const JsonFields& fields, TokenizerFile& file) {
-  NMC_ASSIGN_OR_RETURN(const Json* json, part(fields, "model"));
+  NMC_ASSIGN_OR_RETURN(const Json* json, json_part(fields, "model"));
   const JsonFields model(*json, "model");
   NMC_RETURN_IF_ERROR(refuse_model_variants(model));
   NMC_RETURN_IF_ERROR(read_vocabulary(model, file));
   NMC_RETURN_IF_ERROR(read_merges(model, file));
   NMC_ASSIGN_OR_RETURN(file.fuse_unknown, model.boolean_or("fuse_unk", false));
   NMC_ASSIGN_OR_RETURN(file.ignore_merges, model.boolean_or("ignore_merges", false));
+  NMC_ASSIGN_OR_RETURN(file.byte_fallback, model.boolean_or("byte_fallback", false));
   NMC_ASSIGN_OR_RETURN(const std::string unknown, model.string_or("unk_token", ""));
   if (unknown.empty()) return {};
   const auto it = file.ids.find(unknown);
@@ -204,9 +187,10 @@ Result<void> add_token(TokenizerFile& file, AddedToken token, std::size_t tokens
     return corrupt("added token {} has id {}, but {} in the vocabulary", printable(token.content), token.id,
                    known->second);
   }
-  // Ordinary text must never become a control token, and a single byte can't be told from ordinary text.
-  if (token.special && bytes_of_text(token.content).size() == 1) {
-    return unsupported("added token {} is special, but only one byte long", printable(token.content));
+  // Ordinary text must never become a control token, and a single symbol can't be told from ordinary text.
+  if (token.special && is_one_symbol(token.content, file.byte_level)) {
+    return unsupported("added token {} is special, but only one {} long", printable(token.content),
+                       file.byte_level ? "byte" : "character");
   }
   file.added.push_back(std::move(token));
   return {};
@@ -230,123 +214,18 @@ Result<void> read_added_tokens(const JsonFields& fields, TokenizerFile& file) {
   return {};
 }
 
-// ---- The steps around the model
-// -----------------------------------------------------------------------------------------
-
-// The steps of a part that is one step, a Sequence of steps under `list`, or null; each with its path for messages.
-struct Step {
-  const Json* json;
-  std::string type;
-  std::string path;
-};
-Result<std::vector<Step>> read_steps(const JsonFields& fields, std::string_view name, std::string_view list) {
-  std::vector<Step> steps;
-  const Json* json = fields.find(name);
-  if (json == nullptr) return steps;
-  NMC_ASSIGN_OR_RETURN(const std::string type, type_of(*json, std::string(name)));
-  if (type != "Sequence") {
-    steps.push_back({json, type, std::string(name)});
-    return steps;
-  }
-  const JsonFields sequence(*json, std::string(name));
-  const Json* inner = sequence.find(list);
-  if (inner == nullptr || !inner->is_array()) {
-    return invalid_argument("`{}`: expected an array", sequence.path_of(list));
-  }
-  for (std::size_t i = 0; i < inner->size(); ++i) {
-    std::string path = fmt::format("{}[{}]", sequence.path_of(list), i);
-    NMC_ASSIGN_OR_RETURN(std::string inner_type, type_of((*inner)[i], path));
-    steps.push_back({&(*inner)[i], std::move(inner_type), std::move(path)});
-  }
-  return steps;
-}
-
-Failure unsupported_step(const Step& step, std::string_view expected) {
-  return unsupported("`{}`: expected {}, got {}", step.path, expected, printable(step.type));
-}
-
-Result<void> read_pre_tokenizer(const JsonFields& fields, TokenizerFile& file) {
-  NMC_ASSIGN_OR_RETURN(const std::vector<Step> steps, read_steps(fields, "pre_tokenizer", "pretokenizers"));
-  if (steps.empty()) return unsupported("`pre_tokenizer`: expected ByteLevel, got none");
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const JsonFields step(*steps[i].json, steps[i].path);
-    const bool is_last = i + 1 == steps.size();
-    if (steps[i].type == "ByteLevel" && is_last) {
-      NMC_ASSIGN_OR_RETURN(file.pre_tokenizer.add_prefix_space, step.boolean_or("add_prefix_space", true));
-      NMC_ASSIGN_OR_RETURN(file.pre_tokenizer.use_pattern, step.boolean_or("use_regex", true));
-    } else if (steps[i].type == "Digits" && i == 0 && !is_last) {
-      NMC_ASSIGN_OR_RETURN(const bool individual, step.boolean_or("individual_digits", false));
-      file.pre_tokenizer.digits = individual ? PreTokenizer::Digits::kIndividual : PreTokenizer::Digits::kRuns;
-    } else {
-      return unsupported_step(steps[i], "ByteLevel, or Digits and then ByteLevel");
-    }
-  }
-  return {};
-}
-
-// ByteLevel only trims offsets, which nobody asks us for. TemplateProcessing may put one token in front of the text.
-Result<void> read_template(const Step& step, TokenizerFile& file) {
-  const JsonFields fields(*step.json, step.path);
-  const Json* single = fields.find("single");
-  const auto is_text = [](const Json& piece) {
-    const Json* sequence = JsonFields(piece).find("Sequence");
-    return sequence != nullptr && JsonFields(*sequence).string_or("id", "") == std::string("A");
-  };
-  if (single != nullptr && single->is_array() && single->size() == 1 && is_text(single->front())) return {};
-  const bool has_start = single != nullptr && single->is_array() && single->size() == 2 && (*single)[0].is_object() &&
-                         (*single)[0].contains("SpecialToken") && is_text((*single)[1]);
-  if (!has_start) {
-    return unsupported("`{}`: expected one special token or none, then sequence A, got {}", fields.path_of("single"),
-                       single == nullptr ? "nothing" : describe_json(*single, 120));
-  }
-  const JsonFields start((*single)[0]["SpecialToken"], fields.path_of("single[0].SpecialToken"));
-  NMC_ASSIGN_OR_RETURN(const std::string name, start.string("id"));
-  NMC_ASSIGN_OR_RETURN(const Json* tokens, part(fields, "special_tokens"));
-  const JsonFields special(*tokens, fields.path_of("special_tokens"));
-  NMC_ASSIGN_OR_RETURN(const Json* token, part(special, name));
-  const JsonFields token_fields(*token, special.path_of(name));
-  NMC_ASSIGN_OR_RETURN(const std::vector<std::int64_t> ids, token_fields.integers("ids"));
-  if (ids.size() != 1 || ids[0] < 0 || static_cast<std::uint64_t>(ids[0]) >= file.texts.size() ||
-      file.texts[static_cast<std::size_t>(ids[0])].empty()) {
-    return corrupt("`{}`: expected the id of one token of the vocabulary", token_fields.path_of("ids"));
-  }
-  file.template_bos = static_cast<TokenId>(ids[0]);
-  return {};
-}
-
-Result<void> read_post_processor(const JsonFields& fields, TokenizerFile& file) {
-  NMC_ASSIGN_OR_RETURN(const std::vector<Step> steps, read_steps(fields, "post_processor", "processors"));
-  for (const Step& step : steps) {
-    if (step.type == "ByteLevel") continue;
-    if (step.type != "TemplateProcessing") return unsupported_step(step, "ByteLevel or TemplateProcessing");
-    NMC_RETURN_IF_ERROR(read_template(step, file));
-  }
-  return {};
-}
-
-Result<void> check_decoder(const JsonFields& fields) {
-  NMC_ASSIGN_OR_RETURN(const std::vector<Step> steps, read_steps(fields, "decoder", "decoders"));
-  if (steps.empty()) return unsupported("`decoder`: expected ByteLevel, got none");
-  for (const Step& step : steps) {
-    if (step.type != "ByteLevel" || steps.size() > 1) return unsupported_step(step, "ByteLevel alone");
-  }
-  return {};
-}
-
 Result<TokenizerFile> parse_parts(const Json& json) {
   if (!json.is_object()) return invalid_argument("expected an object, got {}", json_type_name(json));
   const JsonFields fields(json);
   TokenizerFile file;
-  if (const Json* normalizer = fields.find("normalizer")) {
-    NMC_ASSIGN_OR_RETURN(const std::string type, type_of(*normalizer, "normalizer"));
-    return unsupported("`normalizer`: expected null, got {}", printable(type));
-  }
   // Padding and truncation are for batches of training; callers of ours set their own limits.
+  NMC_ASSIGN_OR_RETURN(file.normalizer, read_normalizer(fields));
+  NMC_ASSIGN_OR_RETURN(file.pre_tokenizer, read_pre_tokenizer(fields));
+  NMC_ASSIGN_OR_RETURN(file.decoder, read_decoder(fields));
+  file.byte_level = ends_in_bytes(file.pre_tokenizer);
   NMC_RETURN_IF_ERROR(read_model(fields, file));
   NMC_RETURN_IF_ERROR(read_added_tokens(fields, file));
-  NMC_RETURN_IF_ERROR(read_pre_tokenizer(fields, file));
-  NMC_RETURN_IF_ERROR(read_post_processor(fields, file));
-  NMC_RETURN_IF_ERROR(check_decoder(fields));
+  NMC_ASSIGN_OR_RETURN(file.template_bos, read_start_token(fields, file.texts));
   return file;
 }
 
@@ -359,16 +238,23 @@ std::optional<std::uint8_t> character_to_byte(char32_t character) {
   return static_cast<std::uint8_t>(kByteOfCharacter[character]);
 }
 
-std::string bytes_of_text(std::string_view text) {
+std::optional<std::string> alphabet_bytes(std::string_view text) {
   std::string bytes;
   for (std::size_t at = 0; at < text.size();) {
     const Utf8Char next = utf8_char_at(text, at);
     const std::optional<std::uint8_t> byte = character_to_byte(next.code);
-    if (!byte) return std::string(text);
+    if (!byte) return std::nullopt;
     bytes.push_back(static_cast<char>(*byte));
     at += next.bytes;
   }
   return bytes;
+}
+
+std::string bytes_of_text(std::string_view text) { return alphabet_bytes(text).value_or(std::string(text)); }
+
+bool is_one_symbol(std::string_view text, bool byte_level) {
+  if (byte_level) return bytes_of_text(text).size() == 1;
+  return !text.empty() && utf8_char_at(text, 0).bytes == text.size();
 }
 
 Result<TokenizerFile> parse_tokenizer_file(std::string_view json_text, std::string_view name) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "model/test_tokenizer_json.h"
+#include "model/unicode.h"
 
 namespace nmc::model {
 namespace {
@@ -71,10 +72,52 @@ TEST(TokenizerFileTest, ReadsTheStepsAroundTheModel) {
                           "steps"));
   const auto file = parse(json);
   ASSERT_TRUE(file) << file.error().message;
-  EXPECT_EQ(file->pre_tokenizer.digits, PreTokenizer::Digits::kIndividual);
-  EXPECT_TRUE(file->pre_tokenizer.add_prefix_space);
-  EXPECT_FALSE(file->pre_tokenizer.use_pattern);
+  const auto& steps = file->pre_tokenizer.steps();
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_TRUE(std::get<DigitsStep>(steps[0]).individual);
+  EXPECT_TRUE(std::get<ByteLevelStep>(steps[1]).add_prefix_space);
+  EXPECT_FALSE(std::get<ByteLevelStep>(steps[1]).use_pattern);
+  EXPECT_TRUE(file->byte_level);
+  EXPECT_TRUE(file->decoder.byte_level);
   EXPECT_EQ(file->template_bos, 260u);
+}
+
+TEST(TokenizerFileTest, ReadsTheStepsOfLlama2) {
+  Json json = good();
+  json["model"]["byte_fallback"] = true;
+  json.update(*parse_json(R"({
+    "normalizer": {"type": "Sequence", "normalizers": [
+      {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+    "pre_tokenizer": null,
+    "decoder": {"type": "Sequence", "decoders": [
+      {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+      {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}})",
+                          "steps"));
+  const auto file = parse(json);
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(file->normalizer.apply("a b"), "▁a▁b");
+  EXPECT_TRUE(file->pre_tokenizer.steps().empty());
+  EXPECT_FALSE(file->byte_level);
+  EXPECT_TRUE(file->byte_fallback);
+  EXPECT_TRUE(file->decoder.byte_fallback);
+  EXPECT_EQ(file->decoder.text_of("▁a", true), " a");
+  EXPECT_EQ(file->decoder.strip, U' ');
+  EXPECT_EQ(file->decoder.strip_max, 1u);
+}
+
+TEST(TokenizerFileTest, ASplitByAKnownPatternHasAMatcherOfItsOwn) {
+  Json json = good();
+  json["pre_tokenizer"] = {{"type", "Split"},
+                           {"pattern", {{"Regex", std::string(kLlama3Pattern)}}},
+                           {"behavior", "Isolated"},
+                           {"invert", false}};
+  const auto known = parse(json);
+  ASSERT_TRUE(known) << known.error().message;
+  EXPECT_EQ(std::get<SplitStep>(known->pre_tokenizer.steps()[0]).piece_end, &llama3_piece_end);
+  json["pre_tokenizer"]["pattern"]["Regex"] = R"(\p{L}+)";
+  const auto other = parse(json);
+  ASSERT_TRUE(other) << other.error().message;
+  EXPECT_EQ(std::get<SplitStep>(other->pre_tokenizer.steps()[0]).piece_end, nullptr);
 }
 
 TEST(TokenizerFileTest, ATemplateMayAddNothing) {
@@ -110,7 +153,7 @@ constexpr BadFile kBadFiles[] = {
     {"model of another kind", "/model", "3", ErrorCode::kInvalidArgument, {"`model`", "expected an object"}},
     {"WordPiece", "/model/type", R"("WordPiece")", ErrorCode::kUnsupported, {"model.type", "BPE", "WordPiece"}},
     {"no type", "/model/type", "null", ErrorCode::kInvalidArgument, {"model.type"}},
-    {"byte_fallback", "/model/byte_fallback", "true", ErrorCode::kUnsupported, {"model.byte_fallback"}},
+    {"byte_fallback", "/model/byte_fallback", "1", ErrorCode::kInvalidArgument, {"model.byte_fallback"}},
     {"dropout", "/model/dropout", "0.1", ErrorCode::kUnsupported, {"model.dropout"}},
     {"subword prefix",
      "/model/continuing_subword_prefix",
@@ -187,25 +230,70 @@ constexpr BadFile kBadFiles[] = {
      R"({"id": 262, "content": "<x>", "lstrip": 1})",
      ErrorCode::kInvalidArgument,
      {"added_tokens[2].lstrip"}},
-    {"normalizer", "/normalizer", R"({"type": "NFC"})", ErrorCode::kUnsupported, {"normalizer", "NFC"}},
-    {"no pre-tokenizer", "/pre_tokenizer", "null", ErrorCode::kUnsupported, {"pre_tokenizer"}},
-    {"Metaspace",
-     "/pre_tokenizer",
-     R"({"type": "Metaspace"})",
+    {"normalizer", "/normalizer", R"({"type": "Precompiled"})", ErrorCode::kUnsupported, {"normalizer", "Precompiled"}},
+    {"normalizer inside of a sequence",
+     "/normalizer",
+     R"({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "ByteLevel"}]})",
      ErrorCode::kUnsupported,
-     {"pre_tokenizer", "Metaspace"}},
+     {"normalizer.normalizers[1]", "ByteLevel"}},
+    {"Prepend without text", "/normalizer", R"({"type": "Prepend"})", ErrorCode::kInvalidArgument, {"prepend"}},
+    {"Strip without sides", "/normalizer", R"({"type": "Strip"})", ErrorCode::kInvalidArgument, {"strip_left"}},
+    {"Replace without pattern",
+     "/normalizer",
+     R"({"type": "Replace", "content": ""})",
+     ErrorCode::kInvalidArgument,
+     {"normalizer.pattern", "missing"}},
+    {"Replace of nothing",
+     "/normalizer",
+     R"({"type": "Replace", "pattern": {"String": ""}, "content": ""})",
+     ErrorCode::kUnsupported,
+     {"normalizer.pattern.String"}},
+    {"Metaspace of two characters",
+     "/pre_tokenizer",
+     R"({"type": "Metaspace", "replacement": "__"})",
+     ErrorCode::kInvalidArgument,
+     {"pre_tokenizer.replacement", "one character", "__"}},
+    {"Metaspace of another scheme",
+     "/pre_tokenizer",
+     R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"})",
+     ErrorCode::kInvalidArgument,
+     {"pre_tokenizer.prepend_scheme", "last"}},
     {"pre-tokenizer without type", "/pre_tokenizer", "{}", ErrorCode::kInvalidArgument, {"pre_tokenizer.type"}},
-    {"Split",
+    {"Split of no pattern",
      "/pre_tokenizer",
      R"({"type": "Sequence", "pretokenizers": [{"type": "Split"}, {"type": "ByteLevel"}]})",
+     ErrorCode::kInvalidArgument,
+     {"pre_tokenizer.pretokenizers[0].pattern", "missing"}},
+    {"Split of another kind of pattern",
+     "/pre_tokenizer",
+     R"({"type": "Split", "pattern": {"Glob": "*"}, "behavior": "Isolated", "invert": false})",
+     ErrorCode::kInvalidArgument,
+     {"pre_tokenizer.pattern.String"}},
+    {"Split of a bad pattern",
+     "/pre_tokenizer",
+     R"({"type": "Split", "pattern": {"Regex": "a(b"}, "behavior": "Isolated", "invert": false})",
+     ErrorCode::kInvalidArgument,
+     {"pre_tokenizer.pattern.Regex", "`(` without `)`"}},
+    {"Split of a pattern that isn't understood",
+     "/pre_tokenizer",
+     R"({"type": "Split", "pattern": {"Regex": "(?<=a)b"}, "behavior": "Isolated", "invert": false})",
      ErrorCode::kUnsupported,
-     {"pre_tokenizer.pretokenizers[0]", "Split"}},
+     {"pre_tokenizer.pattern.Regex", "byte 0"}},
+    {"Split of another behaviour",
+     "/pre_tokenizer",
+     R"({"type": "Split", "pattern": {"String": "a"}, "behavior": "Doubled", "invert": false})",
+     ErrorCode::kInvalidArgument,
+     {"pre_tokenizer.behavior", "Doubled"}},
+    {"BertPreTokenizer",
+     "/pre_tokenizer",
+     R"({"type": "BertPreTokenizer"})",
+     ErrorCode::kUnsupported,
+     {"pre_tokenizer", "BertPreTokenizer"}},
     {"ByteLevel twice",
      "/pre_tokenizer",
      R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "ByteLevel"}]})",
      ErrorCode::kUnsupported,
      {"pre_tokenizer.pretokenizers[0]"}},
-    {"Digits alone", "/pre_tokenizer", R"({"type": "Digits"})", ErrorCode::kUnsupported, {"pre_tokenizer", "Digits"}},
     {"sequence without list",
      "/pre_tokenizer",
      R"({"type": "Sequence"})",
@@ -217,7 +305,29 @@ constexpr BadFile kBadFiles[] = {
      ErrorCode::kInvalidArgument,
      {"pre_tokenizer.pretokenizers[0]"}},
     {"no decoder", "/decoder", "null", ErrorCode::kUnsupported, {"decoder"}},
-    {"decoder Fuse", "/decoder", R"({"type": "Fuse"})", ErrorCode::kUnsupported, {"decoder", "Fuse"}},
+    {"decoder WordPiece", "/decoder", R"({"type": "WordPiece"})", ErrorCode::kUnsupported, {"decoder", "WordPiece"}},
+    {"decoder with ByteLevel among others",
+     "/decoder",
+     R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "ByteLevel"}]})",
+     ErrorCode::kUnsupported,
+     {"decoder.decoders[1]", "ByteLevel"}},
+    {"decoder that replaces after Fuse",
+     "/decoder",
+     R"({"type": "Sequence", "decoders": [{"type": "Fuse"},
+         {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}]})",
+     ErrorCode::kUnsupported,
+     {"decoder.decoders[1]", "Replace"}},
+    {"decoder that strips the end",
+     "/decoder",
+     R"({"type": "Sequence", "decoders": [{"type": "Fuse"},
+         {"type": "Strip", "content": " ", "start": 0, "stop": 1}]})",
+     ErrorCode::kUnsupported,
+     {"decoder.decoders[1]", "Strip"}},
+    {"decoder that strips a negative number",
+     "/decoder",
+     R"({"type": "Strip", "content": " ", "start": -1, "stop": 0})",
+     ErrorCode::kInvalidArgument,
+     {"decoder.start"}},
     {"BertProcessing",
      "/post_processor",
      R"({"type": "BertProcessing"})",

@@ -1,36 +1,65 @@
 #include "model/unicode.h"
 
 #include <algorithm>
-
-#include "base/json.h"
+#include <map>
 
 namespace nmc::model {
 namespace {
 
-std::uint8_t look_up(char32_t code) {
-  const std::uint32_t key = (static_cast<std::uint32_t>(code) << 8) | 0xff;
-  return static_cast<std::uint8_t>(*std::prev(std::ranges::upper_bound(kUnicodeTable, key)));
+constexpr std::uint8_t classes_of(std::uint8_t property) {
+  const std::size_t category = property & kPropertyCategory;
+  std::uint8_t classes = 0;
+  if (category < kCategoryNames.size() && kCategoryNames[category][0] == 'L') classes |= kLetter;
+  if (category < kCategoryNames.size() && kCategoryNames[category][0] == 'N') classes |= kNumber;
+  if ((property & kPropertySpace) != 0) classes |= kSpace;
+  if ((property & kPropertyWord) != 0) classes |= kWord;
+  return classes;
 }
 
 }  // namespace
 
-std::uint8_t char_classes(char32_t code) {
-  static const std::array<std::uint8_t, 128> ascii = [] {
-    std::array<std::uint8_t, 128> classes{};
-    for (char32_t c = 0; c < classes.size(); ++c) classes[c] = look_up(c);
-    return classes;
-  }();
-  return code < ascii.size() ? ascii[code] : look_up(code);
+constinit const std::array<std::uint8_t, 256> kClassesOfProperty = [] {
+  std::array<std::uint8_t, 256> classes{};
+  for (unsigned i = 0; i < classes.size(); ++i) classes[i] = classes_of(static_cast<std::uint8_t>(i));
+  return classes;
+}();
+
+PropertyTable::PropertyTable() {
+  // Equal pages are kept once.
+  std::map<std::array<std::uint8_t, kMask + 1>, std::uint32_t> known;
+  std::size_t range = 0;
+  for (char32_t page = 0; page < page_of_.size(); ++page) {
+    std::array<std::uint8_t, kMask + 1> properties;
+    for (char32_t i = 0; i <= kMask; ++i) {
+      const char32_t code = page << kShift | i;
+      while (range + 1 < kUnicodeTable.size() && kUnicodeTable[range + 1] >> 8 <= code) ++range;
+      properties[i] = static_cast<std::uint8_t>(kUnicodeTable[range]);
+    }
+    const auto [it, is_new] = known.emplace(properties, static_cast<std::uint32_t>(pages_.size()));
+    if (is_new) pages_.insert(pages_.end(), properties.begin(), properties.end());
+    page_of_[page] = it->second;
+  }
 }
 
-Utf8Char utf8_char_at(std::string_view text, std::size_t at) {
-  const auto lead = static_cast<unsigned char>(text[at]);
-  if (lead < 0x80) return {lead, 1};
-  const std::size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  const std::string_view piece = text.substr(at, bytes);
-  if (piece.size() < bytes || !is_valid_utf8(piece)) return {0xFFFD, 1};
-  char32_t code = lead & (0xFFu >> (bytes + 1));
-  for (const char next : piece.substr(1)) code = code << 6 | (static_cast<unsigned char>(next) & 0x3Fu);
+const PropertyTable& property_table() {
+  static const PropertyTable table;
+  return table;
+}
+
+// Bounds of the second byte keep out overlong forms, surrogates and what lies beyond U+10FFFF.
+Utf8Char long_utf8_char_at(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
+  const unsigned lead = byte(0);
+  const std::size_t bytes = lead < 0xC2 || lead > 0xF4 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (bytes == 1 || text.size() - at < bytes) return {0xFFFD, 1};
+  const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  if (byte(1) < low || byte(1) > high) return {0xFFFD, 1};
+  char32_t code = (lead & (0xFFu >> (bytes + 1))) << 6 | (byte(1) & 0x3Fu);
+  for (std::size_t i = 2; i < bytes; ++i) {
+    if ((byte(i) & 0xC0u) != 0x80) return {0xFFFD, 1};
+    code = code << 6 | (byte(i) & 0x3Fu);
+  }
   return {code, bytes};
 }
 

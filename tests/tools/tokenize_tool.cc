@@ -1,11 +1,13 @@
 // nmc_tokenize_tool FOLDER: the tokenizer of a checkpoint folder, for tests that compare it with another one. Each line
 // of standard input is a JSON object, each line of output its answer:
 //   {"encode": "text", "parse_special": true, "add_bos": false}   [ids]
+//   {"encode_seconds": "text"}                                    what that took
 //   {"decode": [ids], "skip_special": true}                       "text"
 //   {"pieces": [ids], "skip_special": true}                       ["text of each id as it comes", ..., "the end"]
 // Anything that is wrong ends it with one line on standard error.
 #include <fmt/core.h>
 
+#include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -42,6 +44,13 @@ Result<Json> answer(const nmc::model::Tokenizer& tokenizer, const std::string& l
     NMC_ASSIGN_OR_RETURN(const bool add_bos, request.boolean_or("add_bos", false));
     return Json(tokenizer.encode(text, {.parse_special = parse_special, .add_bos = add_bos}));
   }
+  if (request.find("encode_seconds") != nullptr) {
+    NMC_ASSIGN_OR_RETURN(const std::string text, request.string("encode_seconds"));
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<TokenId> ids = tokenizer.encode(text, {.parse_special = true});
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    return Json(ids.empty() ? 0.0 : taken.count());
+  }
   NMC_ASSIGN_OR_RETURN(const bool skip_special, request.boolean_or("skip_special", true));
   if (request.find("decode") != nullptr) {
     NMC_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, read_ids(request, "decode"));
@@ -55,7 +64,7 @@ Result<void> serve(const std::string& folder) {
   NMC_ASSIGN_OR_RETURN(const std::unique_ptr<nmc::model::Tokenizer> tokenizer, nmc::model::load_tokenizer(folder));
   for (std::string line; std::getline(std::cin, line);) {
     NMC_ASSIGN_OR_RETURN(const Json reply, answer(*tokenizer, line));
-    std::cout << nmc::dump_json(reply) << '\n';
+    std::cout << nmc::dump_json(reply) << '\n' << std::flush;
   }
   return {};
 }
