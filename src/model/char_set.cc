@@ -22,6 +22,16 @@ void CharSet::add_space(bool is_in) { (is_in ? with_ : without_) |= kPropertySpa
 void CharSet::add_word(bool is_in) { (is_in ? with_ : without_) |= kPropertyWord; }
 
 void CharSet::finish(bool negated, bool ignore_case) {
+  std::ranges::sort(ranges_);
+  std::vector<std::pair<char32_t, char32_t>> merged;
+  for (const auto& [first, last] : ranges_) {
+    if (!merged.empty() && first <= merged.back().second + 1) {
+      merged.back().second = std::max(merged.back().second, last);
+    } else {
+      merged.emplace_back(first, last);
+    }
+  }
+  ranges_ = std::move(merged);
   negated_ = negated;
   ignore_case_ = ignore_case;
   for (char32_t code = 0; code < ascii_.size(); ++code) ascii_[code] = contains_slow(code);
@@ -35,7 +45,9 @@ bool CharSet::is_listed(char32_t code) const {
   if (is_word(code, property_table()[code])) property |= kPropertyWord;
   if ((categories_ >> (property & kPropertyCategory) & 1) != 0) return true;
   if ((property & with_) != 0 || (~property & without_) != 0) return true;
-  return std::ranges::any_of(ranges_, [&](const auto& range) { return range.first <= code && code <= range.second; });
+  // The last range that begins at or before the code.
+  const auto after = std::ranges::upper_bound(ranges_, code, {}, &std::pair<char32_t, char32_t>::first);
+  return after != ranges_.begin() && code <= std::prev(after)->second;
 }
 
 bool CharSet::contains_slow(char32_t code) const {

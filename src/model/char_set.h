@@ -28,7 +28,7 @@ class CharSet {
   bool is_listed(char32_t code) const;
   bool contains_slow(char32_t code) const;
 
-  std::vector<std::pair<char32_t, char32_t>> ranges_;
+  std::vector<std::pair<char32_t, char32_t>> ranges_;  // once finished: ascending, none touches another
   std::uint32_t categories_ = 0;
   std::uint8_t with_ = 0;     // property bits, any of which is enough
   std::uint8_t without_ = 0;  // property bits, whose absence is enough

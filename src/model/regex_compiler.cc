@@ -1,6 +1,7 @@
 // From the text of a pattern to instructions, by way of a tree.
 #include <algorithm>
 #include <memory>
+#include <unordered_map>
 
 #include "model/regex.h"
 #include "model/unicode.h"
@@ -431,14 +432,22 @@ class Emitter {
     return here() - 1;
   }
   void aim(std::uint32_t instruction) { program_.instructions[instruction].target = here(); }
+  // However often a node is emitted, its set is there once.
   std::uint32_t set_of(const Node& node) {
+    const auto [it, is_new] = set_of_node_.emplace(&node, static_cast<std::uint32_t>(program_.sets.size()));
+    if (!is_new) return it->second;
     CharSet set = node.set;
     if (node.kind == Kind::kChar) {
       set.add(node.code, node.code);
       set.finish(false, false);
     }
     program_.sets.push_back(std::move(set));
-    return static_cast<std::uint32_t>(program_.sets.size() - 1);
+    return it->second;
+  }
+  std::uint32_t first_of(const Node& node) {
+    const auto [it, is_new] = first_of_node_.emplace(&node, static_cast<std::uint32_t>(program_.firsts.size()));
+    if (is_new) program_.firsts.push_back(first_bytes(node));
+    return it->second;
   }
 
   Result<void> emit(const Node& node) {
@@ -480,8 +489,7 @@ class Emitter {
       if (can_be_empty(branch)) {
         split = add({.op = Op::kSplit});
       } else {
-        program_.firsts.push_back(first_bytes(branch));
-        split = add({.op = Op::kTry, .set = static_cast<std::uint32_t>(program_.firsts.size() - 1)});
+        split = add({.op = Op::kTry, .set = first_of(branch)});
       }
       NMC_RETURN_IF_ERROR(emit(branch));
       jumps.push_back(add({.op = Op::kJump}));
@@ -529,6 +537,8 @@ class Emitter {
   }
 
   Regex::Program program_;
+  std::unordered_map<const Node*, std::uint32_t> set_of_node_;
+  std::unordered_map<const Node*, std::uint32_t> first_of_node_;
 };
 
 }  // namespace

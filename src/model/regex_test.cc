@@ -82,6 +82,9 @@ TEST(RegexTest, SetsAreThoseOfUnicode) {
   EXPECT_THAT(matches(R"([\[\]\\^-]+)", "a[]\\^-b"), ElementsAre("[]\\^-"));
   EXPECT_THAT(matches(R"([\x41\u0042\x{1F600}]+)", "AB😀C"), ElementsAre("AB😀"));
   EXPECT_THAT(matches(".", "a\n世"), ElementsAre("a", "世"));
+  EXPECT_THAT(matches("[x-zb-da-cm-mn]+", "abcdefxyzlmno"), ElementsAre("abcd", "xyz", "mn"));
+  // Oniguruma's notion of a word: superscripts and fractions of Latin-1 are in it, joiners aren't.
+  EXPECT_THAT(matches(R"(\w+)", "a²½\u200db\u0301_1"), ElementsAre("a²½", "b\u0301_1"));
 }
 
 TEST(RegexTest, IgnoresTheCaseOfAsciiLetters) {

@@ -248,6 +248,13 @@ constexpr BadFile kBadFiles[] = {
      R"({"type": "Replace", "pattern": {"String": ""}, "content": ""})",
      ErrorCode::kUnsupported,
      {"normalizer.pattern.String"}},
+    {"Replace by a long text",
+     "/normalizer",
+     R"({"type": "Sequence", "normalizers": [
+         {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaaaaa"},
+         {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaaaaa"}]})",
+     ErrorCode::kUnsupported,
+     {"normalizer.normalizers[1]", "121 times"}},
     {"Metaspace of two characters",
      "/pre_tokenizer",
      R"({"type": "Metaspace", "replacement": "__"})",

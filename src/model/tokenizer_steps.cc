@@ -12,6 +12,7 @@ namespace {
 using kv::TokenId;
 
 constexpr std::size_t kStepsMax = 64;
+constexpr std::size_t kPrependBytesMax = 64;
 
 Result<std::string> type_of(const Json& step, const std::string& path) {
   if (!step.is_object()) return invalid_argument("`{}`: expected an object, got {}", path, json_type_name(step));
@@ -89,6 +90,20 @@ Result<std::shared_ptr<const Regex>> compile(const Pattern& pattern) {
   return std::make_shared<const Regex>(std::move(*regex));
 }
 
+// Texts may get longer by a step, and by a row of them without bound: how many times they may, all in all.
+class Growth {
+ public:
+  Result<void> add(const ReplaceStep& step, const std::string& path) {
+    times_ *= std::max<std::size_t>(step.content.size(), 1);
+    if (times_ > kTimesMax) return unsupported("`{}`: texts could get {} times as long by then", path, times_);
+    return {};
+  }
+
+ private:
+  static constexpr std::size_t kTimesMax = 64;
+  std::size_t times_ = 1;
+};
+
 Result<ReplaceStep> read_replace(const JsonFields& fields) {
   ReplaceStep step;
   NMC_ASSIGN_OR_RETURN(const Pattern pattern, read_pattern(fields));
@@ -100,18 +115,23 @@ Result<ReplaceStep> read_replace(const JsonFields& fields) {
 // ---- Normalizer
 // -------------------------------------------------------------------------------------------------------
 
-Result<Normalizer::Step> read_normalizer_step(const StepJson& step) {
+Result<Normalizer::Step> read_normalizer_step(const StepJson& step, Growth& growth) {
   const JsonFields fields = step.fields();
   if (step.type == "NFC") return UnicodeForm::kNfc;
   if (step.type == "NFD") return UnicodeForm::kNfd;
   if (step.type == "NFKC") return UnicodeForm::kNfkc;
   if (step.type == "NFKD") return UnicodeForm::kNfkd;
   if (step.type == "Lowercase") return LowercaseStep();
-  if (step.type == "Replace") return read_replace(fields);
+  if (step.type == "Replace") {
+    NMC_ASSIGN_OR_RETURN(ReplaceStep replace, read_replace(fields));
+    NMC_RETURN_IF_ERROR(growth.add(replace, step.path));
+    return replace;
+  }
   if (step.type == "Prepend") {
     PrependStep prepend;
     NMC_ASSIGN_OR_RETURN(prepend.text, fields.string("prepend"));
-    return prepend;
+    if (prepend.text.size() <= kPrependBytesMax) return prepend;
+    return unsupported("`{}`: expected at most {} bytes", fields.path_of("prepend"), kPrependBytesMax);
   }
   if (step.type == "Strip") {
     StripStep strip;
@@ -210,6 +230,7 @@ Result<StripCharStep> read_strip(const JsonFields& fields) {
 // other things, and no file has them.
 struct DecoderReader {
   TokenDecoder decoder;
+  Growth growth;
   bool is_fused = false;
 
   Result<void> read(const StepJson& step) {
@@ -230,6 +251,7 @@ struct DecoderReader {
       decoder.byte_fallback = true;
     } else if (step.type == "Replace") {
       NMC_ASSIGN_OR_RETURN(ReplaceStep replace, read_replace(fields));
+      NMC_RETURN_IF_ERROR(growth.add(replace, step.path));
       decoder.steps.emplace_back(std::move(replace));
     } else if (step.type == "Strip") {
       NMC_ASSIGN_OR_RETURN(StripCharStep strip, read_strip(fields));
@@ -321,8 +343,9 @@ Result<SplitStep> make_split(std::string_view pattern, SplitBehavior behavior, b
 Result<Normalizer> read_normalizer(const JsonFields& file) {
   NMC_ASSIGN_OR_RETURN(const std::vector<StepJson> steps, read_steps(file, "normalizer", "normalizers"));
   std::vector<Normalizer::Step> made;
+  Growth growth;
   for (const StepJson& step : steps) {
-    NMC_ASSIGN_OR_RETURN(Normalizer::Step one, read_normalizer_step(step));
+    NMC_ASSIGN_OR_RETURN(Normalizer::Step one, read_normalizer_step(step, growth));
     made.push_back(std::move(one));
   }
   return Normalizer(std::move(made));
