@@ -21,16 +21,18 @@ void must(bool condition) {
 }
 
 void check_accepted(const CompletionRequest& request) {
-  must(request.endpoint == Endpoint::kChat ? !request.messages.empty() : !request.prompts.empty());
+  must(request.endpoint == Endpoint::kChat ? !request.chat.messages.empty() : !request.prompts.empty());
   must(request.prompts.size() <= kPromptsMax);
   for (const Prompt& prompt : request.prompts) {
     const auto* ids = std::get_if<std::vector<engine::TokenId>>(&prompt);
     must(ids != nullptr ? !ids->empty() : is_valid_utf8(std::get<std::string>(prompt)));
   }
-  for (const model::ChatMessage& message : request.messages) {
-    must(message.role == "system" || message.role == "user" || message.role == "assistant");
-    must(is_valid_utf8(message.content));
+  for (const Json& message : request.chat.messages) {
+    must(model::is_known_role(message.at("role").get_ref<const std::string&>()) && message.at("role") != "developer");
+    must(message.contains("content"));
   }
+  must(!(request.chat.add_generation_prompt && request.chat.continue_final_message));
+  must(is_valid_utf8(dump_json(request.chat.tools)) && is_valid_utf8(dump_json(request.chat.variables)));
   must(request.max_tokens.value_or(1) >= 1);
   must(request.sampling.params.temperature >= 0 && request.sampling.params.temperature <= 2);
   must(request.sampling.params.top_p > 0 && request.sampling.params.top_p <= 1);

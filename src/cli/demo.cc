@@ -24,9 +24,10 @@ struct Run {
 // A user's turn where the model's chat template can be rendered, else the text as it is.
 Result<std::vector<kv::TokenId>> prompt_ids(const model::Model& model, const Settings& settings) {
   const std::string& prompt = settings.text("prompt");
-  const model::ChatMessage message{.role = "user", .content = prompt};
-  Result<std::vector<kv::TokenId>> chat = model.chat_template->render(*model.tokenizer, std::span(&message, 1));
-  if (chat || chat.error().code != ErrorCode::kUnsupported) return chat;
+  model::Chat chat;
+  chat.messages.push_back(model::make_chat_message("user", prompt));
+  Result<std::vector<kv::TokenId>> ids = model.chat_template->render(*model.tokenizer, chat);
+  if (ids || ids.error().code != ErrorCode::kUnsupported) return ids;
   return model.tokenizer->encode(prompt, {.add_bos = true});
 }
 

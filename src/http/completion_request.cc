@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "http/chat_request.h"
 #include "http/try.h"
 #include "http/unsupported_fields.h"
 
@@ -19,7 +20,7 @@ class RequestParser {
 
   ApiResult<CompletionRequest> parse(const Served& served) {
     NMC_TRY(parse_model(served.models));
-    NMC_TRY(request_.endpoint == Endpoint::kChat ? parse_messages() : parse_prompt());
+    NMC_TRY(request_.endpoint == Endpoint::kChat ? parse_conversation() : parse_prompt());
     NMC_TRY(parse_max_tokens());
     NMC_TRY(parse_sampling(served.defaults));
     NMC_TRY(parse_stop());
@@ -43,73 +44,11 @@ class RequestParser {
     return {};
   }
 
-  ApiResult<void> parse_messages() {
-    const Json* messages = fields_.find("messages");
-    if (messages == nullptr) return bad_field("messages", "missing");
-    if (!messages->is_array() || messages->empty()) {
-      return bad_field("messages", fmt::format("expected an array of at least one message, got {}",
-                                               messages->is_array() ? "an empty one" : json_type_name(*messages)));
-    }
-    request_.messages.reserve(messages->size());
-    for (std::size_t i = 0; i < messages->size(); ++i) {
-      NMC_TRY(parse_message((*messages)[i], fmt::format("messages[{}]", i)));
-    }
+  ApiResult<void> parse_conversation() {
+    auto chat = parse_chat(body_);
+    if (!chat) return ApiFailure(std::move(chat).error());
+    request_.chat = std::move(*chat);
     return {};
-  }
-
-  ApiResult<void> parse_message(const Json& message, const std::string& path) {
-    if (!message.is_object())
-      return bad_message(path, fmt::format("expected an object, got {}", json_type_name(message)));
-    const JsonFields fields(message, path);
-    std::string role;
-    NMC_TRY(take(fields.string("role"), "messages", role));
-    if (role == "developer") role = "system";
-    if (role != "system" && role != "user" && role != "assistant") {
-      return bad_message(path + ".role",
-                         fmt::format("expected system, developer, user or assistant, got \"{}\"", role));
-    }
-    for (const char* name : {"tool_calls", "function_call"}) {
-      const Json* calls = fields.find(name);
-      if (calls != nullptr && !(calls->is_array() && calls->empty())) {
-        return bad_message(fields.path_of(name), "not supported by this server");
-      }
-    }
-    const Json* content = fields.find("content");
-    if (content == nullptr)
-      return bad_message(path + ".content", "expected a string or an array of text parts, got none");
-    auto text = content_text(*content, path + ".content");
-    if (!text) return ApiFailure(std::move(text).error());
-    request_.messages.push_back({std::move(role), std::move(*text)});
-    return {};
-  }
-
-  // Parts are joined by a line break.
-  static ApiResult<std::string> content_text(const Json& content, const std::string& path) {
-    if (content.is_string()) return content.get<std::string>();
-    if (!content.is_array()) {
-      return bad_message(path,
-                         fmt::format("expected a string or an array of text parts, got {}", json_type_name(content)));
-    }
-    std::string text;
-    for (std::size_t i = 0; i < content.size(); ++i) {
-      const Json& part = content[i];
-      const std::string part_path = fmt::format("{}[{}]", path, i);
-      if (!part.is_object())
-        return bad_message(part_path, fmt::format("expected an object, got {}", json_type_name(part)));
-      const JsonFields fields(part, part_path);
-      std::string type, piece;
-      NMC_TRY(take(fields.string("type"), "messages", type));
-      if (type != "text")
-        return bad_message(part_path, fmt::format("only parts of type \"text\" are supported, got \"{}\"", type));
-      NMC_TRY(take(fields.string("text"), "messages", piece));
-      if (i > 0) text += '\n';
-      text += piece;
-    }
-    return text;
-  }
-
-  static ApiFailure bad_message(const std::string& path, std::string message) {
-    return ApiFailure(ApiError{400, fmt::format("`{}`: {}", path, message), "messages"});
   }
 
   ApiResult<void> parse_prompt() {

@@ -23,7 +23,7 @@ using Prompt = std::variant<std::string, std::vector<engine::TokenId>>;
 
 struct CompletionRequest {
   Endpoint endpoint = Endpoint::kCompletions;
-  std::vector<model::ChatMessage> messages;  // kChat: at least one
+  model::Chat chat;             // kChat: at least one message
   std::vector<Prompt> prompts;  // kCompletions: at least one; token ids are not checked against a vocabulary
 
   std::size_t model = 0;                  // index in Served::models

@@ -108,8 +108,12 @@ TEST(CompletionRequest, TakesMessagesInAllForms) {
             Endpoint::kChat);
   ASSERT_TRUE(request) << why(request);
   std::vector<std::string> seen;
-  for (const model::ChatMessage& message : request->messages) seen.push_back(message.role + ":" + message.content);
-  EXPECT_THAT(seen, ElementsAre("system:s", "system:d", "user:a\nb", "assistant:", "user:"));
+  for (const Json& message : request->chat.messages) {
+    seen.push_back(message["role"].get<std::string>() + ":" + dump_json(message["content"]));
+  }
+  EXPECT_THAT(seen, ElementsAre("system:\"s\"", "system:\"d\"",
+                                R"(user:[{"type":"text","text":"a"},{"type":"text","text":"b"}])", "assistant:\"\"",
+                                "user:[]"));
 
   for (const char* bad : {"[]",
                           "{}",
@@ -123,7 +127,16 @@ TEST(CompletionRequest, TakesMessagesInAllForms) {
                           R"([{"content":"a"}])",
                           R"([{"role":1,"content":"a"}])",
                           R"([{"role":"robot","content":"a"}])",
-                          R"([{"role":"tool","content":"a"}])",
+                          R"([{"role":"tool"}])",
+                          R"([{"role":"tool","content":"a","tool_call_id":5}])",
+                          R"([{"role":"user","content":"a","name":["n"]}])",
+                          R"([{"role":"assistant","content":null}])",
+                          R"([{"role":"assistant","content":"a","function_call":{"name":"f"}}])",
+                          R"([{"role":"assistant","tool_calls":{}}])",
+                          R"([{"role":"assistant","tool_calls":[{"function":{}}]}])",
+                          R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{"}}]}])",
+                          R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"[1]"}}]}])",
+                          R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":5}}]}])",
                           R"([{"role":"user","content":5}])",
                           R"([{"role":"user","content":["a"]}])",
                           R"([{"role":"user","content":[{"type":"image_url"}]}])",
@@ -267,7 +280,7 @@ TEST(CompletionRequest, UnknownModelIsNotFound) {
 }
 
 TEST(CompletionRequest, RefusesByNameWhatWouldChangeTheAnswer) {
-  for (const char* field : {R"("tools":[{}])", R"("tool_choice":"required")", R"("tool_choice":{"type":"function"})",
+  for (const char* field : {R"("tool_choice":"required")", R"("tool_choice":{"type":"function"})",
                             R"("response_format":{"type":"json_object"})", R"("best_of":2)", R"("functions":[1])",
                             R"("audio":{})", R"("modalities":["audio"])", R"("echo":true)", R"("chat_template":"x")"}) {
     const auto request = chat(field);

@@ -23,7 +23,7 @@ ApiResult<std::vector<TokenId>> prompt_ids(const Prompt& prompt, const model::Mo
 }
 
 ApiResult<std::vector<TokenId>> chat_ids(const CompletionRequest& request, const model::Model& model) {
-  auto ids = model.chat_template->render(*model.tokenizer, request.messages);
+  auto ids = model.chat_template->render(*model.tokenizer, request.chat);
   if (!ids) return ApiFailure(to_api_error(std::move(ids).error(), "messages"));
   return std::move(*ids);
 }

@@ -128,8 +128,7 @@ TEST_F(EngineRequestTest, RefusesEmptyPromptsAndUnknownIds) {
 // A template this build can't render leaves plain completions alone.
 TEST_F(EngineRequestTest, TemplatesThatAreNotUnderstoodAreNamed) {
   class Unknown final : public model::ChatTemplate {
-    Result<Ids> render(const model::Tokenizer&, std::span<const model::ChatMessage>,
-                       model::ChatOptions) const override {
+    Result<Ids> render(const model::Tokenizer&, const model::Chat&, const Clock&) const override {
       return unsupported("chat_template of /x/tokenizer_config.json is not understood");
     }
   };

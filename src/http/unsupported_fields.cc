@@ -43,18 +43,9 @@ constexpr Field kCommonFields[] = {
     {"echo", Harmless::kFalse},
 };
 constexpr Field kChatFields[] = {
-    {"tools", Harmless::kEmpty},
-    {"tool_choice", Harmless::kAuto},
-    {"functions", Harmless::kEmpty},
-    {"function_call", Harmless::kAuto},
-    {"modalities", Harmless::kTextOnly},
-    {"audio", Harmless::kNothing},
-    {"add_generation_prompt", Harmless::kTrue},
-    {"continue_final_message", Harmless::kFalse},
-    {"add_special_tokens", Harmless::kFalse},
+    {"tool_choice", Harmless::kAuto},      {"functions", Harmless::kEmpty}, {"function_call", Harmless::kAuto},
+    {"modalities", Harmless::kTextOnly},   {"audio", Harmless::kNothing},   {"add_special_tokens", Harmless::kFalse},
     {"chat_template", Harmless::kNothing},
-    {"chat_template_kwargs", Harmless::kEmpty},
-    {"documents", Harmless::kEmpty},
 };
 constexpr Field kCompletionsFields[] = {
     {"suffix", Harmless::kEmpty},
