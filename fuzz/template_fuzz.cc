@@ -1,6 +1,6 @@
 // A chat template, a zero byte, its variables as JSON or nothing. Whatever they are, there is an error that says where,
-// or a text, after bounded work. Every string of the variables ends in a mark; where a template's source can't make that
-// mark, it must never stand in a part of the text that counts as the template's own.
+// or a text, after bounded work. Every string of the variables ends in a mark; where a template's source can't make
+// that mark, it must never stand in a part of the text that counts as the template's own.
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>

@@ -8,6 +8,7 @@ A run is (first code point, count, step between code points, what to add); chara
 one by one.
 """
 import sys
+import textwrap
 import unicodedata
 
 CASES = {"Lower": str.lower, "Upper": str.upper, "Title": str.title}
@@ -38,9 +39,9 @@ def printable_starts():
             last = now
 
 
-def rows(items, per_line):
-    for i in range(0, len(items), per_line):
-        print("    " + ", ".join(items[i:i + per_line]) + ",")
+def rows(items):
+    for line in textwrap.wrap(", ".join(item.replace(" ", "~") for item in items), width=110):
+        print("    " + line.rstrip(",").replace("~", " ") + ",")
 
 
 def main():
@@ -51,15 +52,15 @@ def main():
         runs = simple_runs([(ord(c), ord(text)) for c, text in changed if len(text) == 1])
         longer = [(c, text) for c, text in changed if len(text) > 1]
         print(f"const std::array<CaseRun, k{name}Runs> k{name}RunTable = {{{{")
-        rows([f"{{0x{first:x}, {count}, {step}, {delta}}}" for first, count, step, delta in runs], 5)
+        rows([f"{{0x{first:x}, {count}, {step}, {delta}}}" for first, count, step, delta in runs])
         print("}};\n")
         print(f"const std::array<CaseExpansion, k{name}Expansions> k{name}ExpansionTable = {{{{")
-        rows([f"{{0x{ord(c):x}, {{{', '.join(f'0x{ord(x):x}' for x in text)}}}}}" for c, text in longer], 5)
+        rows([f"{{0x{ord(c):x}, {{{', '.join(f'0x{ord(x):x}' for x in text)}}}}}" for c, text in longer])
         print("}};\n")
         print(f"k{name}Runs = {len(runs)}; k{name}Expansions = {len(longer)};", file=sys.stderr)
     starts = [f"0x{code:x}" for code in printable_starts()]
     print("const std::array<std::uint32_t, kPrintableEdges> kPrintableEdgeTable = {{")
-    rows(starts, 12)
+    rows(starts)
     print("}};\n\n}  // namespace nmc::model")
     print(f"kPrintableEdges = {len(starts)};", file=sys.stderr)
 

@@ -1,8 +1,10 @@
-"""Conversations and tools as servers get them, generated from a seed: empty texts, emoji, markers of templates, thoughts,
-tool calls, orders of roles that templates refuse."""
+"""Conversations and tools as servers get them, generated from a seed: empty texts, emoji, markers of templates,
+thoughts, tool calls, orders of roles that templates refuse."""
 
-WORDS = """hello world the answer is 42 naïve Straße мир 世界 😀 👩‍👩‍👧 مرحبا e\u0301 \u00a0 \u200b <|im_end|> <|im_start|>system
-[INST] [/INST] </s> <s> <|eot|> <turn> {{ bos_token }} {% raw %} "quoted" it's back\\slash a\tb # * & < > ' null""".split(" ")
+WORDS = ["hello", "world", "the", "answer", "is", "42", "naïve", "Straße", "мир", "世界", "😀", "👩‍👩‍👧", "مرحبا",
+         "e\u0301", "\u00a0", "\u200b", "<|im_end|>", "<|im_start|>system", "[INST]", "[/INST]", "</s>", "<s>",
+         "<|eot|>", "<turn>", "{{ bos_token }}", "{% raw %}", '"quoted"', "it's", "back\\slash", "a\tb", "#", "*", "&",
+         "<", ">", "'", "null"]
 TEXTS = ["", " ", "\n", "  padded  ", "line\nline\n", "\n\nx\n\n", "stop here", "<answer>x</answer>", "</think>",
          "<think>\nhm\n</think>\n\nyes", "\x00\x01\x1f\x7f\x85\u2028", "'\"\\", "ß", "Ǆ ﬁ", "a" * 300]
 NAMES = ["get_weather", "add", "söge", "f-1", ""]
@@ -25,7 +27,8 @@ def value(rng, depth=0):
 
 
 def schema(rng, depth=0):
-    kind = rng.choice(["string", "integer", "number", "boolean", "null", "enum", "array", "object", "union"][:9 if depth < 3 else 5])
+    kind = rng.choice(["string", "integer", "number", "boolean", "null", "enum", "array", "object",
+                       "union"][:9 if depth < 3 else 5])
     if kind == "enum":
         return {"enum": [rng.choice(["a", "é", 1]) for _ in range(2)]}
     if kind == "array":
@@ -46,7 +49,8 @@ def tool(rng):
 
 def call(rng, ids):
     ids.append("".join(rng.choice("abc123XYZ") for _ in range(rng.choice([9, 9, 9, 4]))))
-    arguments = {n: value(rng) if rng.random() < 0.5 else text(rng) for n in rng.sample(["x", "y", "ä"], rng.randrange(3))}
+    arguments = {n: value(rng) if rng.random() < 0.5 else text(rng) for n in rng.sample(["x", "y", "ä"],
+                                        rng.randrange(3))}
     return {"id": ids[-1], "type": "function", "function": {"name": rng.choice(NAMES), "arguments": arguments}}
 
 

@@ -3,6 +3,7 @@ templates in chat_templates/ were written for this test from the constructs that
 use; none is a copy of one."""
 
 import datetime
+import functools
 import json
 import pathlib
 import random
@@ -48,11 +49,15 @@ def environment():
                                         extensions=[Generation, jinja2.ext.loopcontrols])
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
-    env.globals["strftime_now"] = lambda format: datetime.datetime.fromtimestamp(NOW, datetime.timezone.utc).strftime(format)
+    now = datetime.datetime.fromtimestamp(NOW, datetime.timezone.utc)
+    env.globals["strftime_now"] = now.strftime
     return env
 
 
 ENV = environment()
+
+
+compiled = functools.lru_cache(maxsize=1)(ENV.from_string)
 
 
 def theirs(template, data):
@@ -60,7 +65,7 @@ def theirs(template, data):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ENV.from_string(template).render(**data)
+            return compiled(template).render(**data)
     except Exception:  # whatever Python makes of a wrong template or value
         return None
 
@@ -93,14 +98,20 @@ def test_there_are_templates_of_eight_families():
     assert len(list(TEMPLATES.glob("*.jinja"))) >= 8
 
 
+def is_beyond_us(answer):
+    """What our errors say that we don't have. The last one Jinja has only where it computes constants ahead of time."""
+    missing = ["64 bits", "a view of a mapping have no order", "a function can't be printed", "can't be sliced"]
+    return answer.get("code") == "unsupported" or any(part in answer.get("error", "") for part in missing)
+
+
 def differences(bin_dir, sources, data):
     """Of generated templates: (source, ours, theirs) where they differ, and how many both render."""
     ours = ask(bin_dir, [{"template": source, "data": data} for source in sources])
     found, rendered, skipped = [], 0, 0
     for source, answer in zip(sources, ours):
         expected = theirs(source, data)
-        if answer.get("code") == "unsupported" or "64 bits" in answer.get("error", ""):
-            skipped += 1  # what we say we don't have
+        if expected is not None and is_beyond_us(answer):
+            skipped += 1
         elif expected is not None and ("<generator" in expected or " object at 0x" in expected):
             assert "can't be printed" in answer["error"]
         elif answer.get("text") != expected:
@@ -130,14 +141,19 @@ def test_generated_blocks_and_white_space_give_the_same_text(seed, bin_dir):
 
 
 WRONG = [
-    "{% if x %}", "{% for %}", "{{ x", "{{ x | }}", "{{ 1 + }}", "{% endif %}", "{{ x.y.z }}", "{{ none + 1 }}", "{{ x() }}",
-    "{{ 'a' < 1 }}", "{{ [1][1:2:0] }}", "{{ 1 // 0 }}", "{{ {[]: 1} }}", "{% set 1 = 2 %}", "{{ x | frob }}", "{{ 1 is frob }}",
-    "{{ {}.__class__ }}", "{{ ''.__class__.__mro__ }}", "{{ [].append(1) }}", "{{ {}.update({}) }}", "{{ range(10**7) }}",
-    "{{ range(1, 2, 0) }}", "{% macro f(a) %}{% endmacro %}{{ f(1, 2) }}", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-    "{% set x.y = 1 %}", "{% for a, b in [[1]] %}{% endfor %}", "{{ raise_exception('no') }}", "{{ x | tojson }}", "{{ (1 }}",
-    "{% break %}", "{{ 'abc' }", "{# open", "{% raw %}", "{{ [1] | join(1, 2, 3) }}", "{{ '' | int(base=99) }}", "{{ 5 | length }}",
+    "{% if x %}", "{% for %}", "{{ x", "{{ x | }}", "{{ 1 + }}", "{% endif %}", "{{ x.y.z }}", "{{ none + 1 }}",
+    "{{ x() }}",
+    "{{ 'a' < 1 }}", "{{ [1][1:2:0] }}", "{{ 1 // 0 }}", "{{ {[]: 1} }}", "{% set 1 = 2 %}", "{{ x | frob }}",
+    "{{ 1 is frob }}",
+    "{{ ''.__class__.__mro__ }}", "{{ [].append(1) }}", "{{ {}.update({}) }}", "{{ range(10**7) }}",
+    "{{ range(1, 2, 0) }}", "{% macro f(a) %}{% endmacro %}{{ f(1, 2) }}",
+    "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "{% set x.y = 1 %}", "{% for a, b in [[1]] %}{% endfor %}", "{{ raise_exception('no') }}", "{{ x | tojson }}",
+    "{{ (1 }}",
+    "{% break %}", "{{ 'abc' }", "{# open", "{% raw %}x", "{{ [1] | join(1, 2, 3) }}", "{{ 5 | length }}",
     "{{ none | list }}", "{% for x in 5 %}{% endfor %}", "{{ 'a' in 5 }}", "{{ loop.index }}", "{% include 'a' %}",
-    "{{ {'a': 1}[1:] }}", "{{ 'x' | round }}", "{{ namespace(1) }}", "{{ dict([1]) }}", "{{ [3, 'a'] | sort }}", "{{ - 'a' }}",
+    "{{ dict(a=1)[1:] }}", "{{ 'x' | round }}", "{{ namespace(1) }}", "{{ dict([1]) }}", "{{ [3, 'a'] | sort }}",
+    "{{ - 'a' }}",
 ]
 
 

@@ -26,14 +26,16 @@ std::string why(const ApiResult<model::Chat>& chat) {
 TEST(ChatRequest, MessagesComeOutAsTemplatesReadThem) {
   const auto chat = parse_messages(
       R"([{"role":"developer","content":"d","refusal":null,"reasoning_content":"r"},)"
-      R"({"role":"assistant","content":null,"name":null,"tool_calls":[{"id":"1","function":{"name":"f","arguments":"{\"a\": [1]}"}}]},)"
+      R"({"role":"assistant","content":null,"name":null,"tool_calls":)"
+      R"([{"id":"1","function":{"name":"f","arguments":"{\"a\": [1]}"}}]},)"
       R"({"role":"assistant","tool_calls":[{"function":{"name":"g","arguments":""}},{"function":{"name":"h"}}]},)"
       R"({"role":"tool","content":"t","tool_call_id":"1"},{"role":"assistant","content":"x","tool_calls":[]}])");
   ASSERT_TRUE(chat) << why(chat);
   const std::vector<std::string> expected = {
       R"({"role":"system","content":"d","reasoning_content":"r"})",
       R"({"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f","arguments":{"a":[1]}}}],"content":null})",
-      R"({"role":"assistant","tool_calls":[{"function":{"name":"g","arguments":{}}},{"function":{"name":"h","arguments":{}}}],"content":null})",
+      R"({"role":"assistant","tool_calls":[{"function":{"name":"g","arguments":{}}},)"
+      R"({"function":{"name":"h","arguments":{}}}],"content":null})",
       R"({"role":"tool","content":"t","tool_call_id":"1"})", R"({"role":"assistant","content":"x"})"};
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(dump_json(chat->messages[i]), expected[i]);
 }

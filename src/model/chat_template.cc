@@ -38,7 +38,8 @@ std::string text_of_content(const Json& content) {
 
 const Json* content_of(const Json& message) { return JsonFields(message).find("content"); }
 
-// ---- The built-in template -------------------------------------------------------------------------------------------
+// ---- The built-in template
+// -------------------------------------------------------------------------------------------
 
 struct Role {
   std::string_view name;
@@ -103,7 +104,8 @@ class UnsupportedChatTemplate final : public ChatTemplate {
   std::string reason_;
 };
 
-// ---- Templates in Jinja ----------------------------------------------------------------------------------------------
+// ---- Templates in Jinja
+// ----------------------------------------------------------------------------------------------
 
 using NamedTokens = std::map<std::string, std::string>;  // "bos_token" to its text
 
@@ -229,7 +231,8 @@ std::unique_ptr<ChatTemplate> make_template(const Source& source, NamedTokens to
   return std::make_unique<JinjaChatTemplate>(std::move(*main), std::move(with_tools), std::move(tokens));
 }
 
-// ---- Files -----------------------------------------------------------------------------------------------------------
+// ---- Files
+// -----------------------------------------------------------------------------------------------------------
 
 bool is_there(const Path& path) {
   std::error_code error;
@@ -239,11 +242,12 @@ bool is_there(const Path& path) {
 // A token is a string, or an object with its text as `content`.
 NamedTokens tokens_of(const Json& config) {
   NamedTokens tokens;
-  for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+  for (const char* name :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
     const Json* token = JsonFields(config).find(name);
     if (token == nullptr) continue;
-    const std::optional<std::string> text = token->is_string() ? token->get<std::string>()
-                                                               : JsonFields(*token).string_or("content", "").value_or("");
+    const std::optional<std::string> text =
+        token->is_string() ? token->get<std::string>() : JsonFields(*token).string_or("content", "").value_or("");
     tokens[name] = *text;
   }
   return tokens;
@@ -308,8 +312,7 @@ Result<std::unique_ptr<ChatTemplate>> load_chat_template(const Path& folder) {
   } else {
     Result<std::optional<Source>> found = source_of(config, config_path.string());
     if (!found) {
-      return std::unique_ptr<ChatTemplate>(
-          std::make_unique<UnsupportedChatTemplate>(std::move(found).error().message));
+      return std::unique_ptr<ChatTemplate>(std::make_unique<UnsupportedChatTemplate>(std::move(found).error().message));
     }
     source = std::move(*found);
   }

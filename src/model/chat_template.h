@@ -23,9 +23,9 @@ struct Chat {
   // Objects with `role`, a string, and whatever else templates read: `content` (a string, null, or an array of parts
   // with `type` "text" and a `text`), `name`, `tool_calls`, `tool_call_id`, ...
   std::vector<Json> messages;
-  Json tools;      // an array, or null for none
-  Json documents;  // the same
-  Json variables;  // an object of further variables of the template, or null
+  Json tools;                           // an array, or null for none
+  Json documents;                       // the same
+  Json variables;                       // an object of further variables of the template, or null
   bool add_generation_prompt = true;    // end with the opening of the assistant's turn
   bool continue_final_message = false;  // end within the last message, so that the model goes on with it
 };
@@ -53,8 +53,8 @@ class ChatTemplate {
 // content's bytes, <end>; at last <assistant>.
 std::unique_ptr<ChatTemplate> make_byte_chat_template();
 
-// A template in Jinja, as checkpoints bring it. `origin` is what messages call it. Empty tokens are none. A template that
-// isn't understood gives an object whose render() says so, with name and line.
+// A template in Jinja, as checkpoints bring it. `origin` is what messages call it. Empty tokens are none. A template
+// that isn't understood gives an object whose render() says so, with name and line.
 std::unique_ptr<ChatTemplate> make_chat_template(std::string_view source, std::string origin,
                                                  std::string_view bos_token, std::string_view eos_token);
 

@@ -19,7 +19,8 @@ struct Statement;
 using ExpressionPtr = std::unique_ptr<const Expression>;  // never null unless said so
 using Body = std::vector<Statement>;
 
-// ---- Expressions -----------------------------------------------------------------------------------------------------
+// ---- Expressions
+// -----------------------------------------------------------------------------------------------------
 
 struct CallArguments {
   std::vector<ExpressionPtr> positional;
@@ -106,7 +107,8 @@ struct Expression {
   int depth = 1;  // of the tree below, bounded by the parser
 };
 
-// ---- Statements ------------------------------------------------------------------------------------------------------
+// ---- Statements
+// ------------------------------------------------------------------------------------------------------
 
 struct OutputStatement {
   ExpressionPtr value;
@@ -182,8 +184,8 @@ struct Statement {
 
 // What can be told of a template without rendering it.
 struct TemplateFacts {
-  std::vector<std::string> names;   // variables that it reads, sorted
-  bool iterates_content = false;    // a loop over what a message's `content` is
+  std::vector<std::string> names;        // variables that it reads, sorted
+  bool iterates_content = false;         // a loop over what a message's `content` is
   bool asks_if_content_is_text = false;  // `content is string`
 };
 

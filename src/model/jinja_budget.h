@@ -9,12 +9,12 @@
 
 namespace nmc::model::jinja {
 
-inline constexpr std::uint64_t kStepsMax = 4'000'000;           // expressions, statements and items looked at
-inline constexpr std::uint64_t kStepsOfText = 8;                // of each string of a list that is made of one string
-inline constexpr std::uint64_t kBytesMax = 512ull << 20;        // of strings read and made, all together
-inline constexpr std::size_t kTextBytesMax = 16 << 20;          // of one string, and of the prompt
-inline constexpr std::int64_t kRangeMax = 100'000;              // as Jinja's sandbox has it
-inline constexpr int kRecursionMax = 400;                       // statements, expressions and macros within each other
+inline constexpr std::uint64_t kStepsMax = 4'000'000;     // expressions, statements and items looked at
+inline constexpr std::uint64_t kStepsOfText = 8;          // of each string of a list that is made of one string
+inline constexpr std::uint64_t kBytesMax = 512ull << 20;  // of strings read and made, all together
+inline constexpr std::size_t kTextBytesMax = 16 << 20;    // of one string, and of the prompt
+inline constexpr std::int64_t kRangeMax = 100'000;        // as Jinja's sandbox has it
+inline constexpr int kRecursionMax = 400;                 // statements, expressions and macros within each other
 
 class Budget {
  public:
@@ -31,7 +31,8 @@ class Budget {
   }
 
   static Result<void> check_text(std::uint64_t bytes) {
-    if (bytes <= kTextBytesMax) [[likely]] return {};
+    if (bytes <= kTextBytesMax) [[likely]]
+      return {};
     return invalid_argument("a string of more than {} MiB", kTextBytesMax >> 20);
   }
 
@@ -40,7 +41,8 @@ class Budget {
     NMC_RETURN_IF_ERROR(check_text(count));
     if (count > bytes_) [[unlikely]] {
       bytes_ = 0;
-      return invalid_argument("stopped after {} MiB of strings: it makes too much of this conversation", bytes_max_ >> 20);
+      return invalid_argument("stopped after {} MiB of strings: it makes too much of this conversation",
+                              bytes_max_ >> 20);
     }
     bytes_ -= count;
     return {};

@@ -149,7 +149,8 @@ Result<Value> Interpreter::evaluate_node(const TestExpression& node) {
   return Value(holds);
 }
 
-// ---- Calls -----------------------------------------------------------------------------------------------------------
+// ---- Calls
+// -----------------------------------------------------------------------------------------------------------
 
 Result<Arguments> Interpreter::evaluate_arguments(const CallArguments& given) {
   Arguments arguments;

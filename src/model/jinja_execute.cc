@@ -1,7 +1,6 @@
-#include "model/jinja_interpreter.h"
-
 #include <algorithm>
 
+#include "model/jinja_interpreter.h"
 #include "model/jinja_print.h"
 
 namespace nmc::model::jinja {
@@ -88,7 +87,8 @@ Result<Interpreter::Flow> Interpreter::execute_node(const IfStatement& node) {
   return Flow::kNext;
 }
 
-// ---- Loops -----------------------------------------------------------------------------------------------------------
+// ---- Loops
+// -----------------------------------------------------------------------------------------------------------
 
 Result<Interpreter::Flow> Interpreter::execute_node(const ForStatement& node) {
   NMC_ASSIGN_OR_RETURN(const Value all, evaluate(*node.items));
@@ -103,33 +103,32 @@ Result<Interpreter::Flow> Interpreter::execute_node(const ForStatement& node) {
       return is_true(test);
     };
   }
-  const auto loop = std::make_shared<Loop>(std::move(items), std::move(passes), loop_depth_);
-  const std::int64_t depth_before = std::exchange(loop_depth_, loop->depth());
+  const auto loop = std::make_shared<Loop>(std::move(items), std::move(passes));
   Result<Flow> flow = run_loop(node, loop, outer);
-  loop_depth_ = depth_before;
   loop->end();
   return flow;
 }
 
 Result<Interpreter::Flow> Interpreter::run_loop(const ForStatement& node, const std::shared_ptr<Loop>& loop,
                                                 const std::shared_ptr<Scope>& outer) {
-  bool any = false;
+  bool any = false;  // as Jinja has it: a round that `break` or `continue` cuts short doesn't count
   while (true) {
     NMC_ASSIGN_OR_RETURN(std::optional<Value> item, loop->next());
     if (!item) break;
-    any = true;
     const ScopeGuard guard(*this, outer);
     scope_->set("loop", loop);
     NMC_RETURN_IF_ERROR(assign(node.target, std::move(*item)));
     NMC_ASSIGN_OR_RETURN(const Flow flow, execute(node.body));
     if (flow == Flow::kBreak) break;
+    any = any || flow == Flow::kNext;
   }
   if (any) return Flow::kNext;
   const ScopeGuard guard(*this, outer);
   return execute(node.otherwise);
 }
 
-// ---- Assignment ------------------------------------------------------------------------------------------------------
+// ---- Assignment
+// ------------------------------------------------------------------------------------------------------
 
 Result<void> Interpreter::assign(const Target& target, Value value) {
   if (target.is_tuple) {
@@ -146,7 +145,8 @@ Result<void> Interpreter::assign(const Target& target, Value value) {
   }
   const Value* found = scope_->find(target.name);
   Namespace* names = found == nullptr ? nullptr : found->name_space();
-  if (names == nullptr) return invalid_argument("`{}.{}` is set, but `{}` is no namespace", target.name, target.member, target.name);
+  if (names == nullptr)
+    return invalid_argument("`{}.{}` is set, but `{}` is no namespace", target.name, target.member, target.name);
   names->set(target.member, std::move(value));
   return {};
 }
@@ -196,7 +196,8 @@ Result<Interpreter::Flow> Interpreter::execute_node(const WithStatement& node) {
   return execute(node.body);
 }
 
-// ---- Macros ----------------------------------------------------------------------------------------------------------
+// ---- Macros
+// ----------------------------------------------------------------------------------------------------------
 
 Value Interpreter::macro_value(const Macro& macro) {
   auto callable = std::make_shared<Callable>();

@@ -78,11 +78,11 @@ bool starts_argument(const Token& token) {
 
 std::optional<Comparison> comparison_of(const Token& token) {
   constexpr std::array<std::pair<std::string_view, Comparison>, 6> kSymbols = {{{"==", Comparison::kEqual},
-                                                                              {"!=", Comparison::kNotEqual},
-                                                                              {"<", Comparison::kLess},
-                                                                              {"<=", Comparison::kLessEqual},
-                                                                              {">", Comparison::kGreater},
-                                                                              {">=", Comparison::kGreaterEqual}}};
+                                                                                {"!=", Comparison::kNotEqual},
+                                                                                {"<", Comparison::kLess},
+                                                                                {"<=", Comparison::kLessEqual},
+                                                                                {">", Comparison::kGreater},
+                                                                                {">=", Comparison::kGreaterEqual}}};
   for (const auto& [symbol, comparison] : kSymbols) {
     if (token.is_operator(symbol)) return comparison;
   }
@@ -95,8 +95,8 @@ template <typename Node>
 Result<ExpressionPtr> ExpressionParser::make(Node node, int line) {
   const int depth = depth_below(node) + 1;
   if (depth > kTreeDepthMax) {
-    return error_at(line, Error{ErrorCode::kInvalidArgument,
-                                fmt::format("expressions nested more than {} deep", kTreeDepthMax)});
+    return error_at(
+        line, Error{ErrorCode::kInvalidArgument, fmt::format("expressions nested more than {} deep", kTreeDepthMax)});
   }
   return ExpressionPtr(std::make_unique<const Expression>(Expression{std::move(node), line, depth}));
 }
@@ -120,7 +120,8 @@ bool ExpressionParser::is_content(const Expression& expression) const {
   return false;
 }
 
-// ---- From the loosest to the tightest ----------------------------------------------------------------------------------
+// ---- From the loosest to the tightest
+// ----------------------------------------------------------------------------------
 
 Result<ExpressionPtr> ExpressionParser::tuple(bool with_conditional) {
   const int line = tokens_.line();
@@ -217,12 +218,13 @@ Result<ExpressionPtr> ExpressionParser::concatenation() {
 
 Result<ExpressionPtr> ExpressionParser::product() {
   constexpr std::array<std::pair<std::string_view, Arithmetic>, 4> kSymbols = {{{"*", Arithmetic::kMultiply},
-                                                                              {"/", Arithmetic::kDivide},
-                                                                              {"//", Arithmetic::kFloorDivide},
-                                                                              {"%", Arithmetic::kModulo}}};
+                                                                                {"/", Arithmetic::kDivide},
+                                                                                {"//", Arithmetic::kFloorDivide},
+                                                                                {"%", Arithmetic::kModulo}}};
   NMC_ASSIGN_OR_RETURN(ExpressionPtr left, power());
   while (true) {
-    const auto* symbol = std::ranges::find_if(kSymbols, [&](const auto& one) { return tokens_.peek().is_operator(one.first); });
+    const auto* symbol =
+        std::ranges::find_if(kSymbols, [&](const auto& one) { return tokens_.peek().is_operator(one.first); });
     if (symbol == kSymbols.end()) return left;
     const int line = tokens_.take().line;
     NMC_ASSIGN_OR_RETURN(ExpressionPtr right, power());
@@ -259,7 +261,8 @@ Result<ExpressionPtr> ExpressionParser::unary(bool filters_too) {
   return filters_too ? with_filters(std::move(node)) : Result<ExpressionPtr>(std::move(node));
 }
 
-// ---- Values ----------------------------------------------------------------------------------------------------------
+// ---- Values
+// ----------------------------------------------------------------------------------------------------------
 
 Result<ExpressionPtr> ExpressionParser::primary() {
   const Token& token = tokens_.peek();
@@ -329,7 +332,8 @@ Result<ExpressionPtr> ExpressionParser::dict() {
   return make(std::move(dict), line);
 }
 
-// ---- What may follow a value -----------------------------------------------------------------------------------------
+// ---- What may follow a value
+// -----------------------------------------------------------------------------------------
 
 Result<ExpressionPtr> ExpressionParser::with_members(ExpressionPtr object) {
   while (true) {
@@ -383,7 +387,8 @@ Result<ExpressionPtr> ExpressionParser::item(ExpressionPtr object) {
     return tokens_.unexpected("an expression");
   }
   if (tokens_.skip_operator("]")) return make(ItemExpression{std::move(object), std::move(start)}, line);
-  if (tokens_.peek().is_operator(",")) return tokens_.fail("several keys in one `[]` aren't supported", ErrorCode::kUnsupported);
+  if (tokens_.peek().is_operator(","))
+    return tokens_.fail("several keys in one `[]` aren't supported", ErrorCode::kUnsupported);
   NMC_RETURN_IF_ERROR(tokens_.expect_operator(":"));
   if (!ends_part()) {
     NMC_ASSIGN_OR_RETURN(stop, expression());

@@ -13,7 +13,8 @@
 namespace nmc::model::jinja {
 namespace {
 
-// ---- Strings ---------------------------------------------------------------------------------------------------------
+// ---- Strings
+// ---------------------------------------------------------------------------------------------------------
 
 template <Text (*kChange)(const Text&)>
 Result<Value> change(const Value& input, const Arguments& arguments, Budget& budget) {
@@ -50,7 +51,8 @@ Result<Text> indentation(const Value& width, std::string_view filter, Budget& bu
   if (const Text* text = width.text()) return *text;
   std::int64_t scratch = 0;
   const std::int64_t* count = width.whole(scratch);
-  if (count == nullptr) return invalid_argument("`{}`: expected a number or a string, got {}", filter, type_name(width));
+  if (count == nullptr)
+    return invalid_argument("`{}`: expected a number or a string, got {}", filter, type_name(width));
   const auto spaces = static_cast<std::uint64_t>(std::max<std::int64_t>(*count, 0));
   NMC_RETURN_IF_ERROR(budget.take_bytes(spaces));
   return Text(std::string(spaces, ' '));
@@ -106,7 +108,8 @@ Result<Value> tojson(const Value& input, const Arguments& arguments, Budget& bud
   return Value(std::move(text));
 }
 
-// ---- Numbers ---------------------------------------------------------------------------------------------------------
+// ---- Numbers
+// ---------------------------------------------------------------------------------------------------------
 
 Result<Value> absolute(const Value& input, const Arguments& arguments, Budget&) {
   NMC_RETURN_IF_ERROR(BoundArguments::bind("abs", {}, 0, arguments));
@@ -171,7 +174,8 @@ Result<Value> round_number(const Value& input, const Arguments& arguments, Budge
   return rounded_to(input.as_double(), digits, method == "ceil");
 }
 
-// ---- Others ----------------------------------------------------------------------------------------------------------
+// ---- Others
+// ----------------------------------------------------------------------------------------------------------
 
 Result<Value> default_value(const Value& input, const Arguments& arguments, Budget&) {
   NMC_ASSIGN_OR_RETURN(const BoundArguments bound,

@@ -92,7 +92,8 @@ class Interpreter {
   Result<Flow> execute_node(const CallStatement& node);
   Result<Flow> execute_node(const BreakStatement&) { return Flow::kBreak; }
   Result<Flow> execute_node(const ContinueStatement&) { return Flow::kContinue; }
-  Result<Flow> run_loop(const ForStatement& node, const std::shared_ptr<Loop>& loop, const std::shared_ptr<Scope>& outer);
+  Result<Flow> run_loop(const ForStatement& node, const std::shared_ptr<Loop>& loop,
+                        const std::shared_ptr<Scope>& outer);
   Result<Value> filter_text(const ExpressionPtr& filter, Text text);
   Result<Text> capture(const Body& body);  // what it prints, in the scope that is current
   Result<void> print(const Value& value);
@@ -107,7 +108,6 @@ class Interpreter {
   Text* output_ = nullptr;
   Value block_input_;  // of the innermost filter whose input is a block
   int depth_ = 0;
-  std::int64_t loop_depth_ = 0;
   bool located_ = false;  // the error on its way up has its line
   bool raised_ = false;
   std::vector<std::shared_ptr<Namespace>> namespaces_;  // all of them, to take circles apart

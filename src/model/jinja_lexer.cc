@@ -167,7 +167,8 @@ class Lexer {
     return space_end(text, line_begin) == text.size() ? text.substr(0, line_begin) : text;
   }
 
-  // The end of a block tag or comment that closes with `close` ("%}") at `at`: behind the white space that goes with it.
+  // The end of a block tag or comment that closes with `close` ("%}") at `at`: behind the white space that goes with
+  // it.
   std::size_t after_close(std::size_t at, char sign) const {
     at += 2;
     if (sign == '-') return space_end(source_, at);
@@ -175,6 +176,8 @@ class Lexer {
   }
 
   Result<void> comment(std::size_t inside) {
+    if (inside == source_.size()) advance_to(inside);  // Jinja lets a template end so
+    if (at_ == source_.size()) return {};
     const std::size_t close = source_.find("#}", inside);
     if (close == std::string::npos) return invalid_argument("a comment without its end `#}}`");
     advance_to(after_close(close, close > inside ? source_[close - 1] : '\0'));
@@ -193,6 +196,7 @@ class Lexer {
 
   Result<void> raw(std::size_t begin) {
     advance_to(begin);
+    if (begin == source_.size()) return {};  // as a comment
     for (std::size_t open = source_.find("{%", at_); open != std::string::npos; open = source_.find("{%", open + 1)) {
       const char sign = open + 2 < source_.size() ? source_[open + 2] : '\0';
       const bool is_signed = sign == '-' || sign == '+';

@@ -1,5 +1,6 @@
-// The source of a chat template as tokens, with white space around tags already trimmed as transformers configures Jinja:
-// the line break after a block tag and the spaces before one go (trim_blocks, lstrip_blocks), `-` strips more, `+` less.
+// The source of a chat template as tokens, with white space around tags already trimmed as transformers configures
+// Jinja: the line break after a block tag and the spaces before one go (trim_blocks, lstrip_blocks), `-` strips more,
+// `+` less.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,8 @@ TEST(JinjaLexer, SignsStripMoreOrLess) {
   EXPECT_EQ(rendered("a \n {{- 1 -}} \n b"), "a1b");
   EXPECT_EQ(rendered("a \n {#- x -#} \n b"), "ab");
   EXPECT_EQ(rendered("a\n  {%+ if true +%}\nb{% endif %}"), "a\n  \nb");
-  EXPECT_EQ(rendered("\xE3\x80\x80{%- if true -%}\xE2\x80\x83\xC2\x85z{% endif %}"), "z");  // all white space of Unicode
+  EXPECT_EQ(rendered("\xE3\x80\x80{%- if true -%}\xE2\x80\x83\xC2\x85z{% endif %}"),
+            "z");  // all white space of Unicode
 }
 
 TEST(JinjaLexer, RawTextIsTakenAsItIs) {

@@ -11,7 +11,8 @@
 namespace nmc::model::jinja {
 namespace {
 
-// ---- Attributes by path, as map(attribute="a.b.0") has them -----------------------------------------------------------
+// ---- Attributes by path, as map(attribute="a.b.0") has them
+// -----------------------------------------------------------
 
 using Path = std::vector<Value>;
 
@@ -53,7 +54,8 @@ Result<Value> key_of(const Value& item, const Path& path, bool case_sensitive, B
   return case_sensitive ? key : ignoring_case(key);
 }
 
-// ---- Order -----------------------------------------------------------------------------------------------------------
+// ---- Order
+// -----------------------------------------------------------------------------------------------------------
 
 // Indices of `keys` in ascending or descending order; equal ones keep theirs.
 Result<std::vector<std::size_t>> sorted_order(const Items& keys, bool descending, Budget& budget) {
@@ -62,8 +64,8 @@ Result<std::vector<std::size_t>> sorted_order(const Items& keys, bool descending
   std::optional<Error> error;
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
     if (error) return false;
-    Result<std::partial_ordering> result = descending ? order_of(keys[b], keys[a], budget)
-                                                      : order_of(keys[a], keys[b], budget);
+    Result<std::partial_ordering> result =
+        descending ? order_of(keys[b], keys[a], budget) : order_of(keys[a], keys[b], budget);
     if (!result) error = std::move(result).error();
     return !error && *result < 0;
   });
@@ -114,8 +116,7 @@ Result<Value> dictsort(const Value& input, const Arguments& arguments, Budget& b
   Items pairs, keys;
   for (const auto& [key, value] : input.dict()->entries()) {
     NMC_ASSIGN_OR_RETURN(pairs.emplace_back(), make_tuple({key, value}));
-    NMC_ASSIGN_OR_RETURN(keys.emplace_back(),
-                         key_of(by == "key" ? key : value, {}, bound.flag_or(0, false), budget));
+    NMC_ASSIGN_OR_RETURN(keys.emplace_back(), key_of(by == "key" ? key : value, {}, bound.flag_or(0, false), budget));
   }
   NMC_ASSIGN_OR_RETURN(const auto order, sorted_order(keys, bound.flag_or(2, false), budget));
   return make_list(in_order(pairs, order));
@@ -158,7 +159,8 @@ Result<Value> unique(const Value& input, const Arguments& arguments, Budget& bud
   return make_iterator(std::move(kept));
 }
 
-// ---- Choice and change -----------------------------------------------------------------------------------------------
+// ---- Choice and change
+// -----------------------------------------------------------------------------------------------
 
 struct Choice {
   bool by_attribute = false;
@@ -171,7 +173,8 @@ Result<Value> choose(const Value& input, const Arguments& arguments, Budget& bud
   Arguments rest = arguments;
   Path path;
   if (kChoice.by_attribute) {
-    if (rest.positional.empty()) return invalid_argument("`selectattr` or `rejectattr`: expected the name of an attribute");
+    if (rest.positional.empty())
+      return invalid_argument("`selectattr` or `rejectattr`: expected the name of an attribute");
     path = path_of(&rest.positional.front());
     rest.positional.erase(rest.positional.begin());
   }
@@ -198,8 +201,7 @@ Result<Value> choose(const Value& input, const Arguments& arguments, Budget& bud
 }
 
 Result<Value> map_attribute(const Value& input, const Arguments& arguments, Budget& budget) {
-  NMC_ASSIGN_OR_RETURN(const BoundArguments bound,
-                       BoundArguments::bind("map", {"attribute", "default"}, 0, arguments));
+  NMC_ASSIGN_OR_RETURN(const BoundArguments bound, BoundArguments::bind("map", {"attribute", "default"}, 0, arguments));
   const Path path = path_of(bound.find(0));
   NMC_ASSIGN_OR_RETURN(const Items items, take_items(input, budget));
   Items mapped;
@@ -228,7 +230,8 @@ Result<Value> map(const Value& input, const Arguments& arguments, Budget& budget
   return make_iterator(std::move(mapped));
 }
 
-// ---- Others ----------------------------------------------------------------------------------------------------------
+// ---- Others
+// ----------------------------------------------------------------------------------------------------------
 
 Result<Value> first(const Value& input, const Arguments& arguments, Budget& budget) {
   NMC_RETURN_IF_ERROR(BoundArguments::bind("first", {}, 0, arguments));

@@ -47,8 +47,8 @@ Result<Value> Loop::attribute(std::string_view name, const Value& self) {
   if (name == "index") return Value(index_ + 1);
   if (name == "index0") return Value(index_);
   if (name == "first") return Value(index_ == 0);
-  if (name == "depth") return Value(depth_);
-  if (name == "depth0") return Value(depth_ - 1);
+  if (name == "depth" || name == "depth0")
+    return Value(std::int64_t{name == "depth"});  // of recursion, which isn't there
   if (name == "previtem") return index_ == 0 ? Value::undefined("there is no previous item") : before_;
   if (name == "cycle" || name == "changed") return make_method(self, name);
   if (name == "last" || name == "nextitem") {

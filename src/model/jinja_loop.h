@@ -15,12 +15,10 @@ class Loop {
  public:
   using Passes = std::function<Result<bool>(const Value& item)>;  // empty: all do
 
-  Loop(Items items, Passes passes, std::int64_t outer_depth)
-      : items_(std::move(items)), passes_(std::move(passes)), depth_(outer_depth + 1) {}
+  Loop(Items items, Passes passes) : items_(std::move(items)), passes_(std::move(passes)) {}
 
   // The next item that passes; nullopt after the last one.
   Result<std::optional<Value>> next();
-  std::int64_t depth() const { return depth_; }
 
   // index, first, last, ... `self` is this loop as a value. Undefined when there is no such member.
   Result<Value> attribute(std::string_view name, const Value& self);
@@ -36,7 +34,6 @@ class Loop {
 
   Items items_;
   Passes passes_;
-  std::int64_t depth_;
   std::size_t at_ = 0;  // in items_: what wasn't looked at
   std::int64_t index_ = -1;
   std::optional<Value> after_;

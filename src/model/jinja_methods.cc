@@ -33,7 +33,8 @@ std::size_t count_spaces(std::string_view text) {
   return count;
 }
 
-// ---- Strings ---------------------------------------------------------------------------------------------------------
+// ---- Strings
+// ---------------------------------------------------------------------------------------------------------
 
 template <Text (*kChange)(const Text&)>
 Result<Value> change(const Value& self, const Arguments& arguments, Budget&) {
@@ -214,11 +215,12 @@ constexpr Entry kTextMethods[] = {
     {"upper", change<to_upper>},
 };
 constexpr std::string_view kMissingTextMethods[] = {
-    "casefold",     "center", "encode",    "expandtabs", "format",     "format_map",   "isalnum",  "isascii", "isdecimal",
-    "isdigit",      "ljust",  "isidentifier", "isnumeric", "isprintable", "istitle",  "maketrans", "partition", "rindex",
-    "rjust",        "rpartition", "swapcase", "translate", "zfill"};
+    "casefold",  "center",  "encode", "expandtabs",   "format",    "format_map",  "isalnum", "isascii",
+    "isdecimal", "isdigit", "ljust",  "isidentifier", "isnumeric", "isprintable", "istitle", "maketrans",
+    "partition", "rindex",  "rjust",  "rpartition",   "swapcase",  "translate",   "zfill"};
 
-// ---- Mappings and lists ----------------------------------------------------------------------------------------------
+// ---- Mappings and lists
+// ----------------------------------------------------------------------------------------------
 
 Result<Value> get(const Value& self, const Arguments& arguments, Budget& budget) {
   NMC_ASSIGN_OR_RETURN(const BoundArguments bound, BoundArguments::bind("get", {"key", "default"}, 1, arguments));
@@ -245,8 +247,9 @@ Result<Value> values(const Value& self, const Arguments& arguments, Budget& budg
   return view("values", self, arguments, budget, [](const Value&, const Value& value) { return Result<Value>(value); });
 }
 Result<Value> items(const Value& self, const Arguments& arguments, Budget& budget) {
-  return view("items", self, arguments, budget,
-              [](const Value& key, const Value& value) { return make_tuple({key, value}); });
+  return view("items", self, arguments, budget, [](const Value& key, const Value& value) {
+    return make_tuple({key, value});
+  });
 }
 
 constexpr Entry kDictMethods[] = {{"get", get}, {"items", items}, {"keys", keys}, {"values", values}};
@@ -271,10 +274,11 @@ constexpr Entry kSequenceMethods[] = {{"count", search_items<true>}, {"index", s
 constexpr std::string_view kChangingListMethods[] = {"append", "clear",  "extend",  "insert",
                                                      "pop",    "remove", "reverse", "sort"};
 constexpr std::string_view kMissingListMethods[] = {"copy"};
-constexpr std::string_view kMissingNumberMembers[] = {"as_integer_ratio", "bit_count", "bit_length", "conjugate",
-                                                      "denominator",      "from_bytes", "fromhex",   "hex",
-                                                      "imag",             "is_integer", "numerator", "real",
-                                                      "to_bytes"};
+constexpr std::string_view kMissingNumberMembers[] = {
+    "as_integer_ratio", "bit_count", "bit_length", "conjugate", "denominator", "from_bytes", "fromhex", "hex", "imag",
+    "is_integer",       "numerator", "real",       "to_bytes"};
+
+constexpr std::string_view kMissingRangeMembers[] = {"count", "index", "start", "step", "stop"};
 
 struct Members {
   std::span<const Entry> callable;
@@ -290,6 +294,7 @@ Members members_of(const Value& object) {
     return {kSequenceMethods, kChangingListMethods, kMissingListMethods};
   }
   if (object.is_number()) return {{}, {}, kMissingNumberMembers};
+  if (object.range() != nullptr) return {{}, {}, kMissingRangeMembers};
   return {};
 }
 

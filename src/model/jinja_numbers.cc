@@ -23,9 +23,7 @@ std::string_view without_space(std::string_view text) {
   return text;
 }
 
-bool is_digit_or_letter(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
+bool is_digit_or_letter(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 // Without the underscores that may stand between two digits. nullopt: one stands elsewhere.
 std::optional<std::string> without_underscores(std::string_view text) {
@@ -35,7 +33,8 @@ std::optional<std::string> without_underscores(std::string_view text) {
       plain += text[i];
       continue;
     }
-    const bool between = i > 0 && i + 1 < text.size() && is_digit_or_letter(text[i - 1]) && is_digit_or_letter(text[i + 1]);
+    const bool between =
+        i > 0 && i + 1 < text.size() && is_digit_or_letter(text[i - 1]) && is_digit_or_letter(text[i + 1]);
     if (!between) return std::nullopt;
   }
   return plain;

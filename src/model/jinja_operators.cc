@@ -21,7 +21,8 @@ Result<bool> contains_item(const Items& items, const Value& value, Budget& budge
 Result<bool> contains(const Value& container, const Value& value, Budget& budget) {
   if (const Text* text = container.text()) {
     const Text* part = value.text();
-    if (part == nullptr) return invalid_argument("`in` a string: expected a string before it, got {}", type_name(value));
+    if (part == nullptr)
+      return invalid_argument("`in` a string: expected a string before it, got {}", type_name(value));
     NMC_RETURN_IF_ERROR(budget.take_bytes(text->size()));
     return find_bytes(text->bytes(), part->bytes(), 0) != std::string_view::npos;
   }
@@ -34,6 +35,9 @@ Result<bool> contains(const Value& container, const Value& value, Budget& budget
       container.is_none() || container.is_number()) {
     return invalid_argument("`in` {}: expected a string, a list or a mapping", type_name(container));
   }
+  // A view of keys looks them up, so it refuses what can't be one.
+  const Iterable* view = container.iterable();
+  if (view != nullptr && view->name == "dict_keys") NMC_RETURN_IF_ERROR(Dict().find(value, budget));
   NMC_ASSIGN_OR_RETURN(const Items items, take_items(container, budget));
   return contains_item(items, value, budget);
 }
@@ -73,14 +77,16 @@ Result<std::optional<Value>> item_at(const Value& object, std::int64_t index, Bu
   NMC_ASSIGN_OR_RETURN(const std::int64_t length, length_of(object, budget));
   if (index < 0) index += length;
   if (index < 0 || index >= length) return std::optional<Value>();
-  if (const Sequence* sequence = object.sequence()) return std::optional(sequence->items[static_cast<std::size_t>(index)]);
+  if (const Sequence* sequence = object.sequence())
+    return std::optional(sequence->items[static_cast<std::size_t>(index)]);
   if (const Range* range = object.range()) return std::optional<Value>(range->at(index));
   const Text& text = *object.text();
   const std::size_t begin = byte_of_character(text.bytes(), static_cast<std::size_t>(index));
   return std::optional<Value>(text.slice(begin, begin + utf8_char_at(text.bytes(), begin).bytes));
 }
 
-// ---- Slices ----------------------------------------------------------------------------------------------------------
+// ---- Slices
+// ----------------------------------------------------------------------------------------------------------
 
 Result<std::optional<std::int64_t>> slice_bound(const Value& value) {
   if (value.is_none()) return std::optional<std::int64_t>();

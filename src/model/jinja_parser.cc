@@ -14,8 +14,9 @@ namespace {
 
 using Kind = Token::Kind;
 
-constexpr std::array<std::string_view, 12> kMissingTags = {"autoescape", "block", "debug", "do",       "extends", "from",
-                                                          "import",     "include", "language", "pluralize", "print", "trans"};
+constexpr std::array<std::string_view, 12> kMissingTags = {"autoescape", "block",     "debug",  "do",
+                                                           "extends",    "from",      "import", "include",
+                                                           "language",   "pluralize", "print",  "trans"};
 
 class StatementParser {
  public:
@@ -99,7 +100,8 @@ class StatementParser {
                                                                   : fmt::format("unexpected tag `{}`", tag)});
   }
 
-  // ---- Control -------------------------------------------------------------------------------------------------------
+  // ---- Control
+  // -------------------------------------------------------------------------------------------------------
 
   Result<IfStatement> if_statement() {
     IfStatement node;
@@ -145,7 +147,8 @@ class StatementParser {
     return error_at(line, Error{ErrorCode::kInvalidArgument, fmt::format("`{}` outside of a loop", tag)});
   }
 
-  // ---- Assignment ----------------------------------------------------------------------------------------------------
+  // ---- Assignment
+  // ----------------------------------------------------------------------------------------------------
 
   Result<Target> one_target(bool with_members) {
     if (tokens_.skip_operator("(")) {
@@ -224,7 +227,8 @@ class StatementParser {
     return node;
   }
 
-  // ---- Macros --------------------------------------------------------------------------------------------------------
+  // ---- Macros
+  // --------------------------------------------------------------------------------------------------------
 
   Result<std::vector<Parameter>> parameters() {
     std::vector<Parameter> list;

@@ -264,7 +264,8 @@ std::string float_text(double value) {
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   // Digits and exponent first: Python turns to an exponent at other places than the C library.
   std::array<char, 32> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::scientific).ptr;
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::scientific).ptr;
   std::string_view written(buffer.data(), static_cast<std::size_t>(end - buffer.data()));
   const std::string sign = written.front() == '-' ? "-" : "";
   written.remove_prefix(sign.size());
@@ -278,7 +279,8 @@ std::string float_text(double value) {
     if (digits.size() > 1) digits.insert(1, ".");
     return fmt::format("{}{}e{}{:02}", sign, digits, exponent < 0 ? '-' : '+', std::abs(exponent));
   }
-  if (exponent < 0) return fmt::format("{}0.{}{}", sign, std::string(static_cast<std::size_t>(-exponent - 1), '0'), digits);
+  if (exponent < 0)
+    return fmt::format("{}0.{}{}", sign, std::string(static_cast<std::size_t>(-exponent - 1), '0'), digits);
   const auto whole = static_cast<std::size_t>(exponent) + 1;
   if (digits.size() <= whole) return fmt::format("{}{}{}.0", sign, digits, std::string(whole - digits.size(), '0'));
   return fmt::format("{}{}.{}", sign, digits.substr(0, whole), digits.substr(whole));

@@ -49,7 +49,7 @@ bool contains_character(std::string_view characters, std::string_view character)
   return characters.find(character) != std::string_view::npos;
 }
 
-// White space splits from the left: runs of it are one border, and none at the ends.
+// Runs of white space are one border, and those at the ends none; what is left when the limit is reached stays whole.
 std::vector<Text> split_at_space(const Text& text, std::int64_t limit) {
   const std::string_view bytes = text.bytes();
   std::vector<Text> parts;
@@ -59,7 +59,7 @@ std::vector<Text> split_at_space(const Text& text, std::int64_t limit) {
   };
   for (skip(true); at < bytes.size(); skip(true)) {
     if (limit >= 0 && static_cast<std::int64_t>(parts.size()) >= limit) {
-      parts.push_back(strip(text.slice(at, bytes.size()), Ends::kRight));
+      parts.push_back(text.slice(at, bytes.size()));
       break;
     }
     const std::size_t begin = at;
@@ -78,7 +78,7 @@ std::vector<Text> rsplit_at_space(const Text& text, std::int64_t limit) {
   };
   for (skip(true); at > 0; skip(true)) {
     if (limit >= 0 && static_cast<std::int64_t>(parts.size()) >= limit) {
-      parts.push_back(strip(text.slice(0, at), Ends::kLeft));
+      parts.push_back(text.slice(0, at));
       break;
     }
     const std::size_t end = at;
@@ -173,9 +173,7 @@ std::size_t character_count(std::string_view text) {
   return count;
 }
 
-bool is_space(char32_t code) {
-  return (code >= 0x1C && code <= 0x1F) || (char_classes(code) & CharClass::kSpace) != 0;
-}
+bool is_space(char32_t code) { return (code >= 0x1C && code <= 0x1F) || (char_classes(code) & CharClass::kSpace) != 0; }
 
 Text strip(const Text& text, Ends ends, std::optional<std::string_view> characters) {
   const std::string_view bytes = text.bytes();

@@ -37,9 +37,9 @@ std::vector<Text> split_lines(const Text& text, bool keep_ends);
 Text replace(const Text& text, std::string_view old, const Text& by, std::int64_t limit);
 
 Text in_case(const Text& text, LetterCase letter_case);
-Text capitalize(const Text& text);    // the first character as a title's, the others lower
-Text title(const Text& text);         // as str.title(): each run of letters
-Text title_words(const Text& text);   // as Jinja's filter: each word, where words end at spaces, - ( { [ <
+Text capitalize(const Text& text);   // the first character as a title's, the others lower
+Text title(const Text& text);        // as str.title(): each run of letters
+Text title_words(const Text& text);  // as Jinja's filter: each word, where words end at spaces, - ( { [ <
 Text reverse(const Text& text);
 
 // As str.isupper() and str.islower(): all letters that have a case, and at least one.

@@ -1,8 +1,8 @@
 // The Jinja that chat templates are written in, as transformers configures it: trim_blocks, lstrip_blocks, loop
 // controls, `generation` blocks, an immutable sandbox; undefined values are lenient. Control structures, macros,
 // namespaces, and the filters, tests and methods that checkpoints use; what isn't there is an error by its name and
-// line, of parse() wherever it can be told from the source. Strings are Text: the result tells the template's words from
-// the request's.
+// line, of parse() wherever it can be told from the source. Strings are Text: the result tells the template's words
+// from the request's.
 #pragma once
 
 #include <string>

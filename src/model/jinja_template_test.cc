@@ -17,17 +17,17 @@ std::string value(std::string_view expression, std::string_view variables = "{}"
   return rendered(fmt::format("{{{{ {} }}}}", expression), variables);
 }
 
-// ---- Values ----------------------------------------------------------------------------------------------------------
+// ---- Values
+// ----------------------------------------------------------------------------------------------------------
 
 TEST(JinjaTemplate, ValuesPrintAsPythonPrintsThem) {
   EXPECT_EQ(value("[true, none, 1.0, 1e16, 1e-5, 0.1, 'a\\'b', \"q\", {'k': (1,)}]"),
             R"([True, None, 1.0, 1e+16, 1e-05, 0.1, "a'b", 'q', {'k': (1,)}])");
-  EXPECT_EQ(value("x", R"({"x": ["\n\u0000\u007f\u00a0\u00e9\u200b\ud83d\ude00", null, -0.0]})"),
-            R"(['\n\x00\x7f\xa0)"
-            "\u00e9"
-            R"(\u200b)"
-            "\U0001F600"
-            R"(', None, -0.0])");
+  EXPECT_EQ(value("x", R"({"x": ["\n\u0000\u007f\u00a0\u00e9\u200b\ud83d\ude00", null, -0.0]})"), R"(['\n\x00\x7f\xa0)"
+                                                                                                  "\u00e9"
+                                                                                                  R"(\u200b)"
+                                                                                                  "\U0001F600"
+                                                                                                  R"(', None, -0.0])");
   EXPECT_EQ(value("range(3)") + value("{'a': 1}.items()"), "range(0, 3)dict_items([('a', 1)])");
   EXPECT_THAT(value("[1]|map('string')"), HasSubstr("an iterator can't be printed"));
 }
@@ -44,8 +44,9 @@ TEST(JinjaTemplate, ArithmeticIsPythons) {
 }
 
 TEST(JinjaTemplate, ComparisonsChainAndMixNumbers) {
-  EXPECT_EQ(value("[1 < 2 < 3, 1 < 2 > 5, 1 == 1.0, True == 1, 'a' < 'b', [1, 2] < [1, 3], 'b' in 'abc', 1 not in [2]]"),
-            "[True, False, True, True, True, True, True, True]");
+  EXPECT_EQ(
+      value("[1 < 2 < 3, 1 < 2 > 5, 1 == 1.0, True == 1, 'a' < 'b', [1, 2] < [1, 3], 'b' in 'abc', 1 not in [2]]"),
+      "[True, False, True, True, True, True, True, True]");
   EXPECT_EQ(value("'k' in {'k': 1}") + value("(1, 2) == [1, 2]"), "TrueFalse");
   EXPECT_THAT(value("1 < 'a'"), HasSubstr("no order"));
   EXPECT_THAT(value("1 in 'abc'"), HasSubstr("expected a string before it"));
@@ -69,7 +70,8 @@ TEST(JinjaTemplate, UndefinedValuesAreLenientUntilTheyAreUsed) {
   EXPECT_THAT(value("x|tojson"), HasSubstr("an undefined value has no form in JSON"));
 }
 
-// ---- Statements ------------------------------------------------------------------------------------------------------
+// ---- Statements
+// ------------------------------------------------------------------------------------------------------
 
 TEST(JinjaTemplate, LoopsKnowWhereTheyAre) {
   EXPECT_EQ(rendered("{% for x in 'abc' %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}"
@@ -81,16 +83,20 @@ TEST(JinjaTemplate, LoopsKnowWhereTheyAre) {
   EXPECT_EQ(rendered("{% for x in [1,2,3,4] if x is even %}{{ loop.index }}/{{ loop.length }}:{{ x }} {% endfor %}"),
             "1/2:2 2/2:4 ");
   EXPECT_EQ(rendered("{% for k, v in {'a': 1, 'b': 2}.items() %}{{ k }}{{ v }}{% endfor %}"), "a1b2");
-  EXPECT_EQ(rendered("{% for x in [1,2,3,4] %}{% if x == 2 %}{% continue %}{% elif x == 4 %}{% break %}{% endif %}{{ x }}"
-                     "{% endfor %}"),
-            "13");
+  EXPECT_EQ(
+      rendered("{% for x in [1,2,3,4] %}{% if x == 2 %}{% continue %}{% elif x == 4 %}{% break %}{% endif %}{{ x }}"
+               "{% endfor %}"),
+      "13");
+  EXPECT_EQ(rendered("{% for x in [1] %}{% continue %}{% else %}none{% endfor %}"), "none");  // a round cut short: none
   EXPECT_THAT(rendered("{% for a, b in [(1, 2, 3)] %}{% endfor %}"), HasSubstr("2 names for 3 values"));
 }
 
 // The test of a loop sees what the body changed, because items are tested one by one.
 TEST(JinjaTemplate, ALoopsTestRunsWhenItsItemIsNeeded) {
-  EXPECT_EQ(rendered("{% set n = namespace(on=true) %}{% for x in [1,2,3] if n.on %}{{ x }}{% set n.on = false %}{% endfor %}"),
-            "1");
+  EXPECT_EQ(
+      rendered(
+          "{% set n = namespace(on=true) %}{% for x in [1,2,3] if n.on %}{{ x }}{% set n.on = false %}{% endfor %}"),
+      "1");
 }
 
 TEST(JinjaTemplate, NamesBelongToTheirBlock) {
@@ -106,8 +112,9 @@ TEST(JinjaTemplate, NamesBelongToTheirBlock) {
 }
 
 TEST(JinjaTemplate, MacrosTakeArgumentsByPlaceNameAndDefault) {
-  EXPECT_EQ(rendered("{% macro f(a, b=2, c=b) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ f(1) }} {{ f(1, c=5) }} {{ f(b=7) }}"),
-            "122 125 77");
+  EXPECT_EQ(
+      rendered("{% macro f(a, b=2, c=b) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ f(1) }} {{ f(1, c=5) }} {{ f(b=7) }}"),
+      "122 125 77");
   EXPECT_EQ(rendered("{% macro f() %}<{{ caller(1) }}>{% endmacro %}{% call(x) f() %}{{ x }}{% endcall %}"), "<1>");
   EXPECT_EQ(rendered("{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(3) }}"), "3210");
   EXPECT_EQ(rendered("{% macro f() %}{{ late }}{% endmacro %}{% set late = 1 %}{{ f() }}"), "1");
@@ -115,7 +122,8 @@ TEST(JinjaTemplate, MacrosTakeArgumentsByPlaceNameAndDefault) {
   EXPECT_THAT(rendered("{% macro f() %}{% endmacro %}{{ f(x=1) }}"), HasSubstr("takes no argument `x`"));
 }
 
-// ---- Environment -----------------------------------------------------------------------------------------------------
+// ---- Environment
+// -----------------------------------------------------------------------------------------------------
 
 TEST(JinjaTemplate, RaiseExceptionIsTheTemplatesOwnText) {
   const auto text = render_template("\n{{ raise_exception('roles must ' ~ 'alternate') }}");
@@ -141,22 +149,24 @@ TEST(JinjaTemplate, JsonIsPythons) {
   EXPECT_EQ(value("x|tojson(ensure_ascii=true)", R"({"x": "é😀"})"), R"("\u00e9\ud83d\ude00")");
 }
 
-// ---- What isn't there, and what may not be ---------------------------------------------------------------------------
+// ---- What isn't there, and what may not be
+// ---------------------------------------------------------------------------
 
 TEST(JinjaTemplate, AMissingConstructIsNamedWithItsLineBeforeAnythingIsRendered) {
   struct Case {
     const char* source;
     const char* named;
   };
-  for (const Case& c : {Case{"\n{% if false %}{{ x | xmlattr }}{% endif %}", "line 2: unknown filter `xmlattr`"},
-                        {"{{ x is escaped }}", "line 1: unknown test `escaped`"},
-                        {"a\nb\n{% include 'x' %}", "line 3: the tag `include` isn't supported"},
-                        {"{% block a %}{% endblock %}", "line 1: the tag `block` isn't supported"},
-                        {"{% frobnicate %}", "line 1: unexpected tag `frobnicate`"},
-                        {"{% for x in y recursive %}{% endfor %}", "line 1: `recursive` loops aren't supported"},
-                        {"{{ cycler(1) }}", "line 1: `cycler` isn't supported"},
-                        {"{{ f(*x) }}", "line 1: `*` in front of an argument isn't supported"},
-                        {"{% macro f() %}{{ varargs }}{% endmacro %}", "line 1: `varargs` in a macro isn't supported"}}) {
+  for (const Case& c :
+       {Case{"\n{% if false %}{{ x | xmlattr }}{% endif %}", "line 2: unknown filter `xmlattr`"},
+        {"{{ x is escaped }}", "line 1: unknown test `escaped`"},
+        {"a\nb\n{% include 'x' %}", "line 3: the tag `include` isn't supported"},
+        {"{% block a %}{% endblock %}", "line 1: the tag `block` isn't supported"},
+        {"{% frobnicate %}", "line 1: unexpected tag `frobnicate`"},
+        {"{% for x in y recursive %}{% endfor %}", "line 1: `recursive` loops aren't supported"},
+        {"{{ cycler(1) }}", "line 1: `cycler` isn't supported"},
+        {"{{ f(*x) }}", "line 1: `*` in front of an argument isn't supported"},
+        {"{% macro f() %}{{ varargs }}{% endmacro %}", "line 1: `varargs` in a macro isn't supported"}}) {
     const auto parsed = Template::parse(c.source, "chat_template of x");
     ASSERT_FALSE(parsed) << c.source;
     EXPECT_EQ(parsed.error().code, ErrorCode::kUnsupported) << c.source;
@@ -166,16 +176,16 @@ TEST(JinjaTemplate, AMissingConstructIsNamedWithItsLineBeforeAnythingIsRendered)
 }
 
 TEST(JinjaTemplate, WhatIsNotJinjaIsNamedWithItsLine) {
-  for (const auto& [source, named] : {std::pair("{% if x %}", "line 1: expected `endif`, got the end of the template"),
-                                      {"{{ }}", "line 1: expected an expression, got `}}`"},
-                                      {"\n{% endif %}", "line 2: unexpected tag `endif`"},
-                                      {"{{ 1 2 }}", "line 1: expected `}}`, got `2`"},
-                                      {"{% set 5 = 1 %}", "line 1: expected a name to assign to, got `5`"},
-                                      {"{% set true = 1 %}", "line 1: can't assign to `true`"},
-                                      {"{% break %}", "line 1: `break` outside of a loop"},
-                                      {"{% for x in y %}{% macro f() %}{% break %}{% endmacro %}{% endfor %}",
-                                       "line 1: `break` outside of a loop"},
-                                      {"\xff", "not valid UTF-8"}}) {
+  for (const auto& [source, named] :
+       {std::pair("{% if x %}", "line 1: expected `endif`, got the end of the template"),
+        {"{{ }}", "line 1: expected an expression, got `}}`"},
+        {"\n{% endif %}", "line 2: unexpected tag `endif`"},
+        {"{{ 1 2 }}", "line 1: expected `}}`, got `2`"},
+        {"{% set 5 = 1 %}", "line 1: expected a name to assign to, got `5`"},
+        {"{% set true = 1 %}", "line 1: can't assign to `true`"},
+        {"{% break %}", "line 1: `break` outside of a loop"},
+        {"{% for x in y %}{% macro f() %}{% break %}{% endmacro %}{% endfor %}", "line 1: `break` outside of a loop"},
+        {"\xff", "not valid UTF-8"}}) {
     const auto parsed = Template::parse(source, "t");
     ASSERT_FALSE(parsed) << source;
     EXPECT_THAT(parsed.error().message, AllOf(StartsWith("t"), EndsWith(named)));
@@ -186,7 +196,8 @@ TEST(JinjaTemplate, NothingOutsideOfTheDataIsReached) {
   for (const char* expression :
        {"''.__class__", "x['__class__']", "x.__init__", "x.items.__globals__", "[]['__len__']", "range.__call__",
         "none.__class__", "(1).__class__", "[x]|map(attribute='__class__')|list", "namespace().__dict__"}) {
-    EXPECT_THAT(value(expression, R"({"x": {}})"), AllOf(StartsWith("error"), HasSubstr("outside of a template's data")))
+    EXPECT_THAT(value(expression, R"({"x": {}})"),
+                AllOf(StartsWith("error"), HasSubstr("outside of a template's data")))
         << expression;
   }
   EXPECT_EQ(value("x['__class__']", R"({"x": {"__class__": "mine"}})"), "mine");
@@ -198,7 +209,8 @@ TEST(JinjaTemplate, DataCantBeChanged) {
   }
 }
 
-// ---- Bounds ----------------------------------------------------------------------------------------------------------
+// ---- Bounds
+// ----------------------------------------------------------------------------------------------------------
 
 TEST(JinjaTemplate, WhatRunsOrGrowsWithoutEndIsStopped) {
   struct Case {
@@ -216,10 +228,12 @@ TEST(JinjaTemplate, WhatRunsOrGrowsWithoutEndIsStopped) {
         {"{% set n = namespace(s='ab') %}{% for i in range(64) %}{% set n.s = n.s ~ n.s %}{% endfor %}", "16 MiB"},
         {"{% set n = namespace(l=[1]) %}{% for i in range(64) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}",
          "stopped after"},
-        {"{% set n = namespace(l=[1]) %}{% for i in range(64) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l == [n.l] }}"
+        {"{% set n = namespace(l=[1]) %}{% for i in range(64) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l == [n.l] "
+         "}}"
          "{% set n.m = [1] %}{% for i in range(64) %}{% set n.m = [n.m, n.m] %}{% endfor %}{{ n.l == n.m }}",
          "stopped after"},
-        {"{% set n = namespace(l=[]) %}{% for i in range(1000) %}{% set n.l = [n.l] %}{% endfor %}", "more than 100 deep"},
+        {"{% set n = namespace(l=[]) %}{% for i in range(1000) %}{% set n.l = [n.l] %}{% endfor %}",
+         "more than 100 deep"},
         {"{% for i in range(99999) %}{{ 'a' * 1000 }}{% endfor %}", "16 MiB"},
         {"{{ ('a ' * 8000000).split() | length }}", "it runs too long"},
         {"{{ ('a' * 8000000) | list | length }}", "it runs too long"},
@@ -252,9 +266,10 @@ TEST(JinjaTemplate, SourcesNestedTooDeeplyAreRefused) {
 
 // A namespace may hold itself, a loop and macros: none of it outlives the rendering (the leak checker watches).
 TEST(JinjaTemplate, CirclesComeApart) {
-  EXPECT_EQ(rendered("{% set n = namespace() %}{% set n.self = n %}{% set n.list = [n] %}"
-                     "{% for x in [1] %}{% set n.loop = loop %}{% macro f() %}{% endmacro %}{% set n.f = f %}{% endfor %}ok"),
-            "ok");
+  EXPECT_EQ(
+      rendered("{% set n = namespace() %}{% set n.self = n %}{% set n.list = [n] %}"
+               "{% for x in [1] %}{% set n.loop = loop %}{% macro f() %}{% endmacro %}{% set n.f = f %}{% endfor %}ok"),
+      "ok");
   EXPECT_THAT(rendered("{% set n = namespace() %}{% for x in [1] %}{% set n.l = loop %}{% endfor %}{{ n.l.index }}"),
               HasSubstr("`loop` outside of its loop"));
   EXPECT_THAT(rendered("{% set n = namespace() %}{% for x in [1] %}{% macro f() %}{% endmacro %}{% set n.f = f %}"
@@ -263,9 +278,10 @@ TEST(JinjaTemplate, CirclesComeApart) {
 }
 
 TEST(JinjaTemplate, FactsTellWhatATemplateReads) {
-  const auto parsed = Template::parse("{% for m in messages %}{% set c = m['content'] %}{% for p in c %}{% endfor %}"
-                                      "{% if m.content is string %}{% endif %}{% endfor %}{% macro f() %}{{ tools }}{% endmacro %}",
-                                      "t");
+  const auto parsed = Template::parse(
+      "{% for m in messages %}{% set c = m['content'] %}{% for p in c %}{% endfor %}"
+      "{% if m.content is string %}{% endif %}{% endfor %}{% macro f() %}{{ tools }}{% endmacro %}",
+      "t");
   ASSERT_TRUE(parsed);
   EXPECT_TRUE(parsed->reads("tools"));
   EXPECT_FALSE(parsed->reads("documents"));

@@ -40,6 +40,10 @@ Result<std::size_t> hash_of(const Value& value, Budget& budget) {
     return std::hash<std::string_view>()(text->bytes());
   }
   if (value.is_none() || value.is_undefined()) return std::size_t{value.is_none()};
+  if (const Range* range = value.range()) {
+    const std::int64_t size = range->size();  // of an equal one the rest is equal as well where it matters
+    return std::hash<std::int64_t>()(size == 0 ? 0 : size * 31 + range->start);
+  }
   const Sequence* tuple = value.sequence();
   if (tuple == nullptr || !tuple->is_tuple) {
     return invalid_argument("{} can't be looked up: expected a string, a number, a tuple or none", type_name(value));
@@ -106,7 +110,8 @@ Result<Items> characters_of(const Text& text, Budget& budget) {
 
 }  // namespace
 
-// ---- Value -----------------------------------------------------------------------------------------------------------
+// ---- Value
+// -----------------------------------------------------------------------------------------------------------
 
 std::shared_ptr<Loop> Value::loop() const {
   const auto* held = std::get_if<std::shared_ptr<Loop>>(&data_);
@@ -143,7 +148,8 @@ bool Value::is_same(const Value& other) const {
       data_);
 }
 
-// ---- Containers ------------------------------------------------------------------------------------------------------
+// ---- Containers
+// ------------------------------------------------------------------------------------------------------
 
 Result<std::size_t> Dict::index_of(const Value& key, std::size_t hash, Budget& budget) const {
   const auto [begin, end] = by_hash_.equal_range(hash);
@@ -280,7 +286,8 @@ Result<Value> value_of_json(const Json& json, Origin origin, Budget& budget) {
   }
 }
 
-// ---- What every value can be asked -----------------------------------------------------------------------------------
+// ---- What every value can be asked
+// -----------------------------------------------------------------------------------
 
 const char* type_name(const Value& value) {
   if (value.is_undefined()) return "an undefined value";

@@ -1,6 +1,6 @@
-// The values of a chat template: what Python calls None, bool, int (64 bits here), float, str, list, tuple, dict, range,
-// and the few objects that Jinja adds. Values copy cheaply and never change, except a namespace, and an iterator that is
-// used up.
+// The values of a chat template: what Python calls None, bool, int (64 bits here), float, str, list, tuple, dict,
+// range, and the few objects that Jinja adds. Values copy cheaply and never change, except a namespace, and an iterator
+// that is used up.
 #pragma once
 
 #include <compare>
@@ -97,9 +97,10 @@ class Value {
     return held == nullptr ? nullptr : held->get();
   }
 
-  std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const Text>, std::shared_ptr<const Sequence>,
-               std::shared_ptr<const Dict>, std::shared_ptr<const Range>, std::shared_ptr<Iterable>,
-               std::shared_ptr<Namespace>, std::shared_ptr<const Callable>, std::shared_ptr<Loop>>
+  std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const Text>,
+               std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>, std::shared_ptr<const Range>,
+               std::shared_ptr<Iterable>, std::shared_ptr<Namespace>, std::shared_ptr<const Callable>,
+               std::shared_ptr<Loop>>
       data_;
 };
 

@@ -1,5 +1,6 @@
-// nmc_template_tool: our Jinja as a filter, for test_chat_template.py. Each line of standard input is a JSON object with
-// `template`, `data` (its variables) and `now` (Unix seconds, if it asks for the time); each line of output the answer:
+// nmc_template_tool: our Jinja as a filter, for test_chat_template.py. Each line of standard input is a JSON object
+// with `template`, `data` (its variables) and `now` (Unix seconds, if it asks for the time); each line of output the
+// answer:
 //   {"text": "...", "request": ["...", ...]}     what it renders to, and the runs of it that come from `data`
 //   {"error": "...", "code": "unsupported"}
 #include <fmt/core.h>
