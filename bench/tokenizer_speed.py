@@ -100,7 +100,7 @@ def main():
     text = text_of(options.bytes)
     # Trained on the text's kind, so that a word is one or two tokens, as in real vocabularies.
     tokenizer_corpus.VOCAB_SIZE = 16_000
-    tokenizer_corpus.corpus = lambda: text_of(2_000_000).splitlines()
+    tokenizer_corpus.corpus = lambda: text_of(2 * options.bytes).splitlines()
     ratios = [compare(name, text, options.rounds) for name in FAMILIES]
     return 1 if min(ratios) < 1 else 0
 

@@ -2,7 +2,11 @@
 come with, and on each kind of step on its own."""
 
 import json
+import os
+import pathlib
 import random
+import subprocess
+import sys
 import unicodedata
 
 import pytest
@@ -10,6 +14,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from tokenizer_corpus import SPECIALS, ask, byte_level, first_difference, generated_strings, save, train
 
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 STRINGS = 10_000
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -170,6 +175,46 @@ def test_normalized_added_tokens_equal_the_package(bin_dir, tmp_path):
                           AddedToken("wordlike", single_word=True)])
     added = ["<TOOL>", "<tool>", "Été", "été", "ÉTE\u0301", "<Exact>", "<exact>", "WordLike", "E\u0301te\u0301"]
     check_ids_and_text(tokenizer, bin_dir, tmp_path, generated_strings("normalized", added, count=2000))
+
+
+@pytest.mark.parametrize("kind", ["llama2", "metaspace_first", "mistral"])
+def test_added_tokens_beside_marks_equal_the_package(kind, bin_dir, tmp_path):
+    tokenizer = {**FAMILIES, **OTHERS}[kind]()
+    tokenizer.add_tokens([
+        AddedToken("<tool>"), AddedToken("<exact>", normalized=False), AddedToken("wordlike", single_word=True),
+        AddedToken("<mask>", lstrip=True, special=True, normalized=False), AddedToken("été", rstrip=True),
+        AddedToken("<pad>", rstrip=True, special=True, normalized=False), AddedToken("▁▁▁", normalized=False)])
+    added = ["<tool>", " <tool>", "<exact>", "wordlike", " wordlike ", "<mask>", " <mask> ", "été", "<pad>", "▁▁▁",
+             "</s>"]
+    check_ids_and_text(tokenizer, bin_dir, tmp_path, generated_strings(kind + " added", added, count=2000))
+
+
+@pytest.mark.parametrize("kind", ["llama2", "metaspace_first", "qwen2"])
+def test_cut_into_parts_a_text_has_the_ids_of_the_whole(kind, bin_dir, tmp_path):
+    """Where no cut goes through a control token, whichever parts may spell one."""
+    tokenizer = {**FAMILIES, **OTHERS}[kind]()
+    save(tokenizer, tmp_path)
+    rng = random.Random(kind)
+    requests, wholes = [], []
+    for text in generated_strings(kind + " parts", count=2000):
+        plain = text.replace("<", "(")
+        cuts = sorted(rng.randrange(len(plain) + 1) for _ in range(rng.randrange(4)))
+        parts = [plain[a:b] for a, b in zip([0, *cuts], [*cuts, len(plain)])]
+        parts = [[part, rng.random() < 0.5] for part in parts]
+        for _ in range(rng.randrange(3)):
+            parts.insert(rng.randrange(len(parts) + 1), [rng.choice(["<s>", "</s>", " <s>\n"]), True])
+        requests.append({"parts": parts})
+        wholes.append("".join(part for part, _ in parts))
+    theirs = [encoding.ids for encoding in tokenizer.encode_batch(wholes, add_special_tokens=False)]
+    assert first_difference(requests, ask(bin_dir, tmp_path, requests), theirs) is None
+
+
+def test_text_is_tokenized_at_least_as_fast_as_by_the_package(bin_dir):
+    done = subprocess.run([sys.executable, REPOSITORY / "bench" / "tokenizer_speed.py", "--bytes", "200000", "--rounds",
+                           "3"], env={**os.environ, "NMC_BIN_DIR": str(bin_dir)}, capture_output=True, text=True,
+                          timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("times as fast") == len(FAMILIES)
 
 
 def test_every_character_normalizes_as_the_package_does(bin_dir, tmp_path):

@@ -7,7 +7,7 @@ namespace nmc::model {
 namespace {
 
 constexpr std::uint64_t kStepsPerByte = 256;
-constexpr std::uint64_t kStepsAtLeast = 1 << 16;
+constexpr std::uint64_t kStepsAtLeast = 2048;  // a text may come in a great many pieces
 
 }  // namespace
 

@@ -14,8 +14,11 @@
 namespace nmc::model {
 namespace {
 
-constexpr std::size_t kSpmTokenBytesMax = 512;  // the longest of known models has 93
-constexpr std::string_view kMark = "\u2581";    // a space in texts of tokens
+// Finding the ways to join two tokens to a third takes the square of each token's bytes: for tokens of known models,
+// which have up to about a hundred, some 20 MB in all.
+constexpr std::size_t kSpmTokenBytesMax = 512;
+constexpr std::size_t kSpmWorkMax = std::size_t{1} << 30;
+constexpr std::string_view kMark = "\u2581";  // a space in texts of tokens
 
 std::int32_t type_of(const TokenizerArrays& arrays, std::size_t id) {
   return arrays.types.empty() ? TokenizerArrays::kNormal : arrays.types[id];
@@ -113,12 +116,15 @@ Result<std::vector<std::uint32_t>> rank_scores(std::span<const float> scores) {
 // Each way to join two tokens to a third.
 Result<void> add_merges(const TokenizerArrays& arrays, std::span<const std::uint32_t> ranks, TokenizerFile& file) {
   const auto is_ordinary = [&](TokenId id) { return type_of(arrays, id) == TokenizerArrays::kNormal; };
+  std::size_t work = 0;
   for (TokenId id = 0; id < file.texts.size(); ++id) {
     const std::string& text = file.texts[id];
     if (text.size() < 2 || !is_ordinary(id) || file.ids.at(text) != id) continue;
     if (text.size() > kSpmTokenBytesMax) {
       return unsupported("tokens[{}]: expected at most {} bytes, got {}", id, kSpmTokenBytesMax, text.size());
     }
+    work += text.size() * text.size();
+    if (work > kSpmWorkMax) return unsupported("tokens: expected shorter ones, or fewer");
     for (std::size_t cut = 1; cut < text.size(); ++cut) {
       const auto left = file.ids.find(text.substr(0, cut));
       if (left == file.ids.end() || !is_ordinary(left->second)) continue;

@@ -139,6 +139,14 @@ TEST(SpmTokenizerTest, RefusesArraysThatDoNotFit) {
   EXPECT_THAT(error([](auto& arrays) { arrays.bos_id = 4000; }), HasSubstr("start token"));
   EXPECT_THAT(error([](auto& arrays) { arrays.tokens[2] = ""; }), HasSubstr("end token"));
   EXPECT_THAT(error([](auto& arrays) { arrays.tokens.back() = std::string(600, 'x'); }), HasSubstr("at most 512"));
+  EXPECT_THAT(error([](auto& arrays) {
+                for (int i = 0; i < 5'000; ++i) {
+                  arrays.tokens.push_back(std::to_string(i) + std::string(500, 'x'));
+                  arrays.types.push_back(Type::kNormal);
+                  arrays.scores.push_back(0);
+                }
+              }),
+              HasSubstr("shorter ones, or fewer"));
   EXPECT_THAT(error([](auto& arrays) { arrays = {}; }), HasSubstr("tokens: expected at least one"));
 }
 

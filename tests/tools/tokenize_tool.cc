@@ -1,6 +1,7 @@
 // nmc_tokenize_tool FOLDER: the tokenizer of a checkpoint folder, for tests that compare it with another one. Each line
 // of standard input is a JSON object, each line of output its answer:
 //   {"encode": "text", "parse_special": true, "add_bos": false}   [ids]
+//   {"parts": [["text", parse_special], ...]}                     [ids]
 //   {"encode_seconds": "text"}                                    what that took
 //   {"decode": [ids], "skip_special": true}                       "text"
 //   {"pieces": [ids], "skip_special": true}                       ["text of each id as it comes", ..., "the end"]
@@ -27,6 +28,17 @@ Result<std::vector<TokenId>> read_ids(const JsonFields& request, std::string_vie
   return std::vector<TokenId>(numbers.begin(), numbers.end());
 }
 
+Result<Json> encode_parts(const nmc::model::Tokenizer& tokenizer, const Json& request) {
+  std::vector<nmc::model::TextPart> parts;
+  for (const Json& part : request) {
+    if (!part.is_array() || part.size() != 2 || !part[0].is_string() || !part[1].is_boolean()) {
+      return nmc::invalid_argument("`parts`: expected [text, parse_special]");
+    }
+    parts.push_back({part[0].get_ref<const std::string&>(), part[1].get<bool>()});
+  }
+  return Json(tokenizer.encode_parts(parts));
+}
+
 Json pieces(const nmc::model::Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool skip_special) {
   nmc::model::Detokenizer detokenizer(tokenizer, skip_special);
   Json texts = Json::array();
@@ -44,6 +56,7 @@ Result<Json> answer(const nmc::model::Tokenizer& tokenizer, const std::string& l
     NMC_ASSIGN_OR_RETURN(const bool add_bos, request.boolean_or("add_bos", false));
     return Json(tokenizer.encode(text, {.parse_special = parse_special, .add_bos = add_bos}));
   }
+  if (const Json* parts = request.find("parts")) return encode_parts(tokenizer, *parts);
   if (request.find("encode_seconds") != nullptr) {
     NMC_ASSIGN_OR_RETURN(const std::string text, request.string("encode_seconds"));
     const auto start = std::chrono::steady_clock::now();
