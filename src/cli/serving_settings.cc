@@ -18,10 +18,11 @@ std::vector<Setting> model_settings() {
   return {
       {.name = "model",
        .kind = Kind::kText,
-       .placeholder = "PATH|tiny",
+       .placeholder = "PATH|tiny|smollm2",
        .default_text = "tiny",
-       .help = "A checkpoint folder in Hugging Face layout, or tiny: random weights from a fixed seed, made in memory.",
-       .unsupported = {"smollm2"}},
+       .help = "A checkpoint folder in Hugging Face layout, or a GGUF file; tiny: random weights from a fixed seed, "
+               "made in "
+               "memory; smollm2: what `make model` fetched."},
       {.name = "served-model-name",
        .kind = Kind::kText,
        .placeholder = "NAME",

@@ -149,11 +149,10 @@ Result<Text> cut_behind_final_message(const Text& prompt, const Json& message) {
 }
 
 std::vector<TokenId> encode_prompt(const Tokenizer& tokenizer, const Text& prompt) {
-  std::vector<TokenId> ids;
-  for (const Text::Run& run : prompt.runs()) {
-    const auto part = tokenizer.encode(run.bytes, {.parse_special = run.origin == Origin::kTemplate});
-    ids.insert(ids.end(), part.begin(), part.end());
-  }
+  const std::vector<Text::Run> runs = prompt.runs();
+  std::vector<TextPart> parts;
+  for (const Text::Run& run : runs) parts.push_back({run.bytes, run.origin == Origin::kTemplate});
+  std::vector<TokenId> ids = tokenizer.encode_parts(parts);
   const std::optional<TokenId> bos = tokenizer.bos_id();
   if (bos && tokenizer.adds_bos() && std::ranges::find(ids, *bos) == ids.end()) ids.insert(ids.begin(), *bos);
   return ids;
@@ -298,6 +297,11 @@ std::unique_ptr<ChatTemplate> make_chat_template(std::string_view source, std::s
   return make_template({std::string(source), std::move(origin), std::nullopt}, std::move(tokens));
 }
 
+std::unique_ptr<ChatTemplate> no_chat_template(std::string_view expected) {
+  return std::make_unique<UnsupportedChatTemplate>(
+      fmt::format("the model has no chat template: expected {}", expected));
+}
+
 Result<std::unique_ptr<ChatTemplate>> load_chat_template(const Path& folder) {
   const Path config_path = folder / "tokenizer_config.json";
   Json config = Json::object();
@@ -317,8 +321,7 @@ Result<std::unique_ptr<ChatTemplate>> load_chat_template(const Path& folder) {
     source = std::move(*found);
   }
   if (!source) {
-    return std::unique_ptr<ChatTemplate>(std::make_unique<UnsupportedChatTemplate>(
-        fmt::format("the model has no chat template: expected chat_template in {}", config_path.string())));
+    return no_chat_template(fmt::format("chat_template in {}", config_path.string()));
   }
   return make_template(*source, tokens_of(config));
 }

@@ -58,6 +58,9 @@ std::unique_ptr<ChatTemplate> make_byte_chat_template();
 std::unique_ptr<ChatTemplate> make_chat_template(std::string_view source, std::string origin,
                                                  std::string_view bos_token, std::string_view eos_token);
 
+// Stands in where a model brings none; `expected` says where one would be looked for.
+std::unique_ptr<ChatTemplate> no_chat_template(std::string_view expected);
+
 // The template of a checkpoint folder: chat_template.jinja, or chat_template of tokenizer_config.json, which may be a
 // list of named ones ("default", and "tool_use" for requests with tools). Fails only when a file can't be read. A
 // template that isn't understood, or a folder without one, gives an object whose render() says so: plain completions

@@ -45,7 +45,8 @@ class Reader {
   Result<const Json*> array(std::string_view name) const {
     const Json* value = fields_.find(key(name));
     if (value == nullptr || !value->is_array()) {
-      return invalid_argument("`{}`: expected an array, {}", key(name), value == nullptr ? "it is missing" : "it is none");
+      return invalid_argument("`{}`: expected an array, {}", key(name),
+                              value == nullptr ? "it is missing" : "it is none");
     }
     return value;
   }

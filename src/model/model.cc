@@ -4,7 +4,10 @@
 
 #include "kernels/kernels.h"
 #include "model/byte_tokenizer.h"
+#include "model/cache_folder.h"
 #include "model/checkpoint.h"
+#include "model/gguf_model.h"
+#include "model/gguf_tokenizer.h"
 #include "model/tiny.h"
 
 namespace nmc::model {
@@ -20,6 +23,12 @@ Result<Model> load_tiny(Dtype dtype, ThreadPool& pool) {
   return model;
 }
 
+Result<void> check_vocabulary(const Model& model, const Path& path) {
+  if (model.tokenizer->vocab_size() <= model.config.vocab) return {};
+  return invalid_argument("{}: the tokenizer has ids up to {}, expected fewer than the model's vocabulary of {}",
+                          path.string(), model.tokenizer->vocab_size() - 1, model.config.vocab);
+}
+
 Result<Model> load_folder(const Path& folder, Dtype dtype, ThreadPool& pool) {
   NMC_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(folder));
   Model model;
@@ -27,12 +36,39 @@ Result<Model> load_folder(const Path& folder, Dtype dtype, ThreadPool& pool) {
   model.config = checkpoint.config();
   model.defaults = checkpoint.defaults();
   NMC_ASSIGN_OR_RETURN(model.tokenizer, load_tokenizer(folder));
-  if (model.tokenizer->vocab_size() > model.config.vocab) {
-    return invalid_argument("{}: tokenizer.json has ids up to {}, expected fewer than `vocab_size` {} of config.json",
-                            folder.string(), model.tokenizer->vocab_size() - 1, model.config.vocab);
-  }
+  NMC_RETURN_IF_ERROR(check_vocabulary(model, folder));
   NMC_ASSIGN_OR_RETURN(model.chat_template, load_chat_template(folder));
   NMC_ASSIGN_OR_RETURN(model.decoder, Decoder::load(checkpoint, dtype, pool));
+  return model;
+}
+
+// A token of the metadata by its id's name; "" when there is none.
+std::string token_text(const GgufHeader& header, std::string_view key, const Tokenizer& tokenizer) {
+  const auto id = JsonFields(header.metadata).integer(key, 0, static_cast<std::int64_t>(tokenizer.vocab_size()) - 1);
+  return id ? std::string(tokenizer.token_text(static_cast<kv::TokenId>(*id))) : "";
+}
+
+// From tokenizer.chat_template.
+Result<std::unique_ptr<ChatTemplate>> gguf_chat_template(const GgufHeader& header, const Path& path,
+                                                         const Tokenizer& tokenizer) {
+  Result<std::string> source = JsonFields(header.metadata).string_or("tokenizer.chat_template", "");
+  if (!source) return Failure(std::move(source).error().with_context(path.string()));
+  if (source->empty()) return no_chat_template(fmt::format("tokenizer.chat_template in {}", path.string()));
+  return make_chat_template(*source, fmt::format("tokenizer.chat_template of {}", path.string()),
+                            token_text(header, "tokenizer.ggml.bos_token_id", tokenizer),
+                            token_text(header, "tokenizer.ggml.eos_token_id", tokenizer));
+}
+
+Result<Model> load_gguf(const Path& path, std::string name, Dtype dtype, ThreadPool& pool) {
+  NMC_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(path));
+  Model model;
+  model.name = std::move(name);
+  model.config = file.config();
+  NMC_ASSIGN_OR_RETURN(model.tokenizer, gguf_tokenizer(file.header(), path.string()));
+  NMC_RETURN_IF_ERROR(check_vocabulary(model, path));
+  NMC_ASSIGN_OR_RETURN(model.chat_template, gguf_chat_template(file.header(), path, *model.tokenizer));
+  GgufWeights weights(file, pool);
+  NMC_ASSIGN_OR_RETURN(model.decoder, Decoder::create(model.config, weights, dtype, pool));
   return model;
 }
 
@@ -59,6 +95,11 @@ kv::Namespace Model::kv_namespace(std::uint32_t block_tokens) const {
 
 Result<Model> load_model(const std::string& spec, Dtype dtype, ThreadPool& pool) {
   if (spec == "tiny") return load_tiny(dtype, pool);
+  if (spec == "smollm2") {
+    NMC_ASSIGN_OR_RETURN(const Path file, smollm2_file());
+    return load_gguf(file, spec, dtype, pool);
+  }
+  if (const Path path = spec; path.extension() == ".gguf") return load_gguf(path, path.stem().string(), dtype, pool);
   return load_folder(spec, dtype, pool);
 }
 

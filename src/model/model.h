@@ -18,7 +18,7 @@ namespace nmc::model {
 
 // Immutable, thread-safe.
 struct Model {
-  std::string name;  // "tiny" or the folder's name
+  std::string name;  // "tiny", "smollm2", or the name of folder or file
   ModelConfig config;
   GenerationDefaults defaults;
   std::unique_ptr<Tokenizer> tokenizer;
@@ -31,7 +31,8 @@ struct Model {
   kv::Namespace kv_namespace(std::uint32_t block_tokens) const;
 };
 
-// `spec` is "tiny" (deterministic random weights, byte tokenizer, made in memory) or a folder in Hugging Face layout.
+// `spec` is "tiny" (deterministic random weights, byte tokenizer, made in memory), "smollm2" (smollm2_file()), a GGUF
+// file or a folder in Hugging Face layout.
 Result<Model> load_model(const std::string& spec, Dtype dtype, ThreadPool& pool);
 
 }  // namespace nmc::model
