@@ -46,7 +46,10 @@ REFERENCE_TESTS = {
 # Tests of ours that need packages which aren't there everywhere; they run in the environment.
 OWN_TESTS = {"test_tensors.py": ("torch", "pytest", "numpy")}
 # Comparisons beside this file, and what they need.
-COMPARISONS = {"test_transformers.py": ("transformers", "torch")}
+COMPARISONS = {
+    "test_transformers.py": ("transformers", "torch"),
+    "test_smollm2.py": ("transformers", "torch", "accelerate", "gguf", "xllamacpp"),
+}
 
 
 class Table:
