@@ -90,8 +90,8 @@ TEST(DetokenizerTest, ARowOfByteTokensIsTextOrNothingOfIt) {
               ElementsAre("", "", "", "\uFFFD\uFFFD\uFFFD b", ""));
   EXPECT_THAT(pieces_of(tokenizer, std::vector{byte(0xC3)}), ElementsAre("", "\uFFFD"));
   // What isn't there, or isn't shown, doesn't end a row.
-  EXPECT_THAT(pieces_of(tokenizer, std::vector{byte(0xC3), T::kControl, TokenId{9999}, byte(0xA9)}),
-              ElementsAre("", "", "", "", "\u00e9"));
+  EXPECT_THAT(pieces_of(tokenizer, std::vector{byte(0xC3), T::kControl, TokenId{9999}, T::kNothing, byte(0xA9)}),
+              ElementsAre("", "", "", "", "", "\u00e9"));
 }
 
 TEST(DetokenizerTest, TheStartLosesWhatTheRulesSay) {
