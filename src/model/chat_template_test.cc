@@ -141,9 +141,9 @@ TEST(JinjaChatTemplateTest, KnownRolesMayBePartOfAMarker) {
 // As ByteTokenizer, but one that begins each text with <bos>, as many do.
 class StartingTokenizer final : public Tokenizer {
  public:
-  std::vector<TokenId> encode(std::string_view text, EncodeOptions options) const override {
-    std::vector<TokenId> ids = bytes_.encode(text, options);
-    if (options.add_bos) ids.insert(ids.begin(), B::kBos);
+  std::vector<TokenId> encode_parts(std::span<const TextPart> parts, bool add_bos) const override {
+    std::vector<TokenId> ids = bytes_.encode_parts(parts);
+    if (add_bos) ids.insert(ids.begin(), B::kBos);
     return ids;
   }
   std::string_view token_text(TokenId id) const override { return bytes_.token_text(id); }
