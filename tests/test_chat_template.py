@@ -17,6 +17,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 import chat_template_cases as cases
 import jinja_expressions as expressions
+import test_tokenizer
 
 TEMPLATES = pathlib.Path(__file__).parent / "chat_templates"
 CONVERSATIONS = 300
@@ -70,9 +71,9 @@ def theirs(template, data):
         return None
 
 
-def ask(bin_dir, requests):
+def ask(bin_dir, requests, *folder):
     lines = "".join(json.dumps({"now": NOW, **request}) + "\n" for request in requests)
-    done = subprocess.run([bin_dir / "nmc_template_tool"], input=lines, capture_output=True, encoding="utf-8",
+    done = subprocess.run([bin_dir / "nmc_template_tool", *folder], input=lines, capture_output=True, encoding="utf-8",
                           timeout=300, env={"TZ": "UTC"})
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.split("\n")[:-1]]
@@ -182,3 +183,34 @@ def test_what_the_request_says_is_known_as_its_own(bin_dir):
             seen += answer["text"].count("\ue001")
             assert answer["text"].count("\ue001") == "".join(answer["request"]).count("\ue001")
     assert seen > 1000
+
+
+CONTROLS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
+
+
+def test_ids_are_those_of_the_whole_text_but_for_markers_in_messages(bin_dir, tmp_path):
+    tokenizer = test_tokenizer.train(test_tokenizer.byte_level())
+    template = (TEMPLATES / "chatml.jinja").read_text(encoding="utf-8")
+    test_tokenizer.save(tokenizer, tmp_path)
+    config = {"bos_token": "<s>", "eos_token": "</s>", "chat_template": template}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+
+    def rendered(messages):
+        return tokenizer.encode(theirs(template, {"messages": messages, "add_generation_prompt": True}),
+                                add_special_tokens=False).ids
+
+    rng = random.Random(9)
+    chats = [[{"role": m["role"], "content": m["content"]} for m in cases.conversation(rng)
+              if m["content"] and m["role"] in ("system", "user", "assistant")] for _ in range(300)]
+    chats = [messages for messages in chats if messages]
+    special = {tokenizer.token_to_id(control) for control in CONTROLS}
+    plain = 0
+    for messages, ids in zip(chats, ask(bin_dir, [{"messages": messages} for messages in chats], tmp_path)):
+        said = " ".join(message["content"] for message in messages)
+        if any(control in said for control in CONTROLS):
+            silent = rendered([dict(message, content="") for message in messages])
+            assert [i for i in ids if i in special] == [i for i in silent if i in special], messages
+        else:
+            assert ids == rendered(messages), messages
+            plain += 1
+    assert len(chats) // 6 < plain < len(chats)

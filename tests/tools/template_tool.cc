@@ -1,14 +1,16 @@
-// nmc_template_tool: our Jinja as a filter, for test_chat_template.py. Each line of standard input is a JSON object
-// with `template`, `data` (its variables) and `now` (Unix seconds, if it asks for the time); each line of output the
-// answer:
-//   {"text": "...", "request": ["...", ...]}     what it renders to, and the runs of it that come from `data`
-//   {"error": "...", "code": "unsupported"}
+// nmc_template_tool [FOLDER]: our Jinja as a filter, for test_chat_template.py. Each line of standard input is a JSON
+// object; each line of output the answer, or {"error": "...", "code": "unsupported"}.
+//   {"template": "...", "data": {...}, "now": 0}    a template with its variables, and the time in Unix seconds
+//     {"text": "...", "request": ["...", ...]}      what it renders to, and the runs of it that come from `data`
+//   {"messages": [...], "tools": [...]}             a chat by the template and tokenizer of FOLDER
+//     [ids]
 #include <fmt/core.h>
 
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "model/chat_template.h"
 #include "model/jinja_template.h"
 
 namespace {
@@ -43,15 +45,40 @@ Result<jinja::Text> render(const JsonFields& request) {
   return parsed.render(variables, budget, FixedClock(now));
 }
 
-Result<Json> answer(const std::string& line) {
-  NMC_ASSIGN_OR_RETURN(const Json json, nmc::parse_json(line, "request", {.max_depth = 200}));
-  const Result<jinja::Text> text = render(JsonFields(json));
+struct Folder {
+  std::unique_ptr<nmc::model::Tokenizer> tokenizer;
+  std::unique_ptr<nmc::model::ChatTemplate> chat_template;
+};
+
+Result<Folder> load(const char* path) {
+  Folder folder;
+  if (path == nullptr) return folder;
+  NMC_ASSIGN_OR_RETURN(folder.tokenizer, nmc::model::load_tokenizer(path));
+  NMC_ASSIGN_OR_RETURN(folder.chat_template, nmc::model::load_chat_template(path));
+  return folder;
+}
+
+Json error_json(const nmc::Error& error) {
   Json reply;
-  if (!text) {
-    reply["error"] = text.error().message;
-    reply["code"] = nmc::error_code_name(text.error().code);
-    return reply;
-  }
+  reply["error"] = error.message;
+  reply["code"] = nmc::error_code_name(error.code);
+  return reply;
+}
+
+Json chat_ids(const Folder& folder, const Json& request) {
+  nmc::model::Chat chat;
+  for (const Json& message : request["messages"]) chat.messages.push_back(message);
+  chat.tools = request.value("tools", Json());
+  const auto ids = folder.chat_template->render(*folder.tokenizer, chat);
+  return ids ? Json(*ids) : error_json(ids.error());
+}
+
+Result<Json> answer(const Folder& folder, const std::string& line) {
+  NMC_ASSIGN_OR_RETURN(const Json json, nmc::parse_json(line, "request", {.max_depth = 200}));
+  if (folder.tokenizer != nullptr) return chat_ids(folder, json);
+  const Result<jinja::Text> text = render(JsonFields(json));
+  if (!text) return error_json(text.error());
+  Json reply;
   reply["text"] = text->bytes();
   reply["request"] = Json::array();
   for (const jinja::Text::Run& run : text->runs()) {
@@ -62,9 +89,14 @@ Result<Json> answer(const std::string& line) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const Result<Folder> folder = load(argc > 1 ? argv[1] : nullptr);
+  if (!folder) {
+    fmt::print(stderr, "{}\n", folder.error().to_string());
+    return 1;
+  }
   for (std::string line; std::getline(std::cin, line);) {
-    const Result<Json> reply = answer(line);
+    const Result<Json> reply = answer(*folder, line);
     if (!reply) {
       fmt::print(stderr, "{}\n", reply.error().to_string());
       return 1;
