@@ -22,9 +22,17 @@ ApiResult<std::vector<TokenId>> prompt_ids(const Prompt& prompt, const model::Mo
   return ids;
 }
 
+// The field that an error of a chat template begins with ("`tools`: ..."); what names none is about the messages.
+std::string_view field_of(std::string_view message) {
+  for (const std::string_view field : {"tools", "documents", "chat_template_kwargs", "continue_final_message"}) {
+    if (message.starts_with('`') && message.substr(1).starts_with(field)) return field;
+  }
+  return "messages";
+}
+
 ApiResult<std::vector<TokenId>> chat_ids(const CompletionRequest& request, const model::Model& model) {
   auto ids = model.chat_template->render(*model.tokenizer, request.chat);
-  if (!ids) return ApiFailure(to_api_error(std::move(ids).error(), "messages"));
+  if (!ids) return ApiFailure(to_api_error(ids.error(), field_of(ids.error().message)));
   return std::move(*ids);
 }
 

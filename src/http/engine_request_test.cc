@@ -125,6 +125,20 @@ TEST_F(EngineRequestTest, RefusesEmptyPromptsAndUnknownIds) {
   EXPECT_THAT(unknown.error().message, HasSubstr("token id 263 is not in the vocabulary of 263"));
 }
 
+TEST_F(EngineRequestTest, WhatTheTemplateRefusesIsNamed) {
+  const auto tools =
+      make(R"({"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function"}]})", Endpoint::kChat);
+  ASSERT_FALSE(tools);
+  EXPECT_EQ(tools.error().status, 400);
+  EXPECT_EQ(tools.error().param, "tools");
+  model_.chat_template = model::make_chat_template("{{ raise_exception('roles must alternate') }}", "x", "", "");
+  const auto raised = make(R"({"messages":[{"role":"user","content":"a"}]})", Endpoint::kChat);
+  ASSERT_FALSE(raised);
+  EXPECT_EQ(raised.error().status, 400);
+  EXPECT_EQ(raised.error().param, "messages");
+  EXPECT_EQ(raised.error().message, "roles must alternate");
+}
+
 // A template this build can't render leaves plain completions alone.
 TEST_F(EngineRequestTest, TemplatesThatAreNotUnderstoodAreNamed) {
   class Unknown final : public model::ChatTemplate {
