@@ -226,7 +226,6 @@ def test_an_absent_file_is_named(bin_dir, tmp_path):
     ("--decode", "0", "expected a whole number from 1"),
     ("--store", "somewhere", "expected embedded, unix:PATH or HOST:PORT"),
     ("--trace-out", "x.json", "not supported by this version"),
-    ("--model", "smollm2", "not supported by this version"),
     ("--dram-bytes", "1GB", "expected bytes"),
     ("--dram-bytes", "1k", "expected bytes from 1 MiB"),
     ("--block-tokens", "0", "expected a whole number from 1"),
@@ -239,6 +238,14 @@ def test_a_wrong_value_is_one_line_that_names_flag_value_and_expectation(bin_dir
     line = refused(bin_dir, command, flag, value)
     assert line.startswith(f"nano-mooncake {command}: {flag}: ")
     assert value in line and message in line
+
+
+def test_a_model_that_was_not_fetched_says_how_to_get_it(bin_dir, tmp_path):
+    run = subprocess.run([bin_dir / "nano-mooncake", "demo", "--model", "smollm2"], capture_output=True, text=True,
+                         timeout=60, env={**os.environ, "NANO_MOONCAKE_CACHE": str(tmp_path)})
+    assert run.returncode != 0
+    assert f"{tmp_path}/SmolLM2-135M-Instruct.Q4_1.gguf isn't there: `make model` fetches it" in run.stderr
+    assert "not a known setting" not in run.stderr
 
 
 # ---- The server as a process --------------------------------------------------------------------------------------

@@ -144,7 +144,6 @@ def test_a_prompt_beyond_the_context_names_both_sizes(bin_dir):
     (["--prompt="], "--prompt: \"\": expected text that is not empty"),
     (["--max-new-tokens", "0"], '--max-new-tokens: "0": expected a whole number from 1'),
     (["--mode", "pd-process"], "--mode: pd-process is not supported by this version"),
-    (["--model", "smollm2"], "--model: smollm2 is not supported by this version"),
     (["--model", "/nowhere/at/all"], "/nowhere/at/all"),
     (["--promt", "x"], "--promt: unknown flag, did you mean --prompt?"),
     (["--dram-bytes", "1g"], "--dram-bytes: not a flag of this command, NANO_MOONCAKE_DRAM_BYTES sets it"),

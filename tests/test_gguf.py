@@ -1,6 +1,7 @@
 """GGUF files written by the Python package `gguf`, of each type that we read and each shape, give the logits of the
 same weights in numpy; what can't be served is refused by name."""
 
+import json
 import subprocess
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from decoder_reference import SHAPES, frequencies, make_weights, reference
 from test_forward_parity import BIN, ours, random_tokens
+from tokenizers import pre_tokenizers
 
 NAMES = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
          "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
@@ -96,6 +98,70 @@ def test_each_shape_gives_the_logits_of_its_weights(tmp_path, name, tied):
     want = reference(shape, weights, tokens)
     got = ours(path, "f32", 0, tokens, shape.vocab)
     assert np.abs(got - want).max() < 1e-4 * max(1, want.std())
+
+
+TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}<|assistant|>"
+
+
+def with_tokenizer(template=TEMPLATE, kind="gpt2", **changes):
+    """Bytes, a merge and three control tokens, as `gpt2` or as SentencePiece has them."""
+    def change(writer):
+        characters = sorted(pre_tokenizers.ByteLevel.alphabet()) if kind == "gpt2" else [f"<0x{i:02X}>" for i in range(256)]
+        tokens = [*characters, "he", "<s>", "<|user|>", "<|assistant|>"]
+        types = [1 if kind == "gpt2" else 6] * 256 + [1, 3, 3, 3]
+        fields = {"model": kind, "tokens": tokens, "types": types, "merges": ["h e"], "pre": "gpt-2", **changes}
+        writer.add_tokenizer_model(fields["model"])
+        writer.add_token_list(fields["tokens"])
+        writer.add_token_types(fields["types"])
+        writer.add_bos_token_id(257)
+        writer.add_add_bos_token(True)
+        if kind == "gpt2":
+            writer.add_tokenizer_pre(fields["pre"])
+            writer.add_token_merges(fields["merges"])
+        else:
+            writer.add_token_scores([0.0] * len(tokens))
+        if template:
+            writer.add_chat_template(template)
+    return change
+
+
+def demo(path, *flags):
+    return subprocess.run([str(BIN / "nano-mooncake"), "demo", "--model", str(path), "--prompt", "hello", "--quiet",
+                           "--format", "json", "--max-new-tokens", "4", *flags], capture_output=True, text=True,
+                          timeout=60)
+
+
+@pytest.mark.parametrize("kind, tokens", [("gpt2", 1 + 1 + 4 + 1), ("llama", 1 + 1 + 5 + 1)])
+def test_tokenizer_and_template_come_from_the_metadata(tmp_path, kind, tokens):
+    """A start token, the user's, "he" joined where there are merges, the assistant's."""
+    shape = replace(SHAPES["gqa"], vocab=264, **WIDE)
+    path = tmp_path / "model.gguf"
+    change = with_tokenizer(kind=kind)
+
+    def whole(writer):
+        change(writer)
+        writer.add_add_space_prefix(False)
+
+    write(path, shape, make_weights(shape, 1), gguf.GGMLQuantizationType.Q8_0, whole)
+    run = demo(path)
+    assert run.returncode == 0, run.stderr
+    first, second = json.loads(run.stdout)["runs"]
+    assert first["prompt_tokens"] == tokens
+    assert second["saved_tokens"] == tokens and second["text"] == first["text"]
+
+
+@pytest.mark.parametrize("changes, expected", [
+    ({"model": "bert"}, '`tokenizer.ggml.model`: expected "gpt2" or "llama"'),
+    ({"tokens": [f"t{i}" for i in range(300)], "types": [1] * 300, "merges": ["t1 0"]}, '"0" is no token'),
+    ({"types": [1]}, "token types: expected as many as tokens, 260, got 1"),
+    ({"merges": ["h"]}, "merges"), ({"pre": "nobody-knows"}, "nobody-knows")])
+def test_a_tokenizer_that_cant_be_used_is_refused_by_name(tmp_path, changes, expected):
+    shape = replace(SHAPES["gqa"], vocab=264, **WIDE)
+    path = tmp_path / "model.gguf"
+    write(path, shape, make_weights(shape, 1), gguf.GGMLQuantizationType.Q8_0, with_tokenizer(**changes))
+    run = demo(path)
+    assert run.returncode != 0
+    assert str(path) in run.stderr and expected in run.stderr
 
 
 def refusal(path):

@@ -73,6 +73,13 @@ def likelihood(*flags):
     return json.loads(run.stdout)
 
 
+def test_it_speaks_sentences(model_file):
+    run = subprocess.run([str(BIN / "nano-mooncake"), "demo", "--model", "smollm2", "--quiet", "--format", "json",
+                          "--prompt", "What is the capital of France?"], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    assert [entry["text"] for entry in json.loads(run.stdout)["runs"]] == ["The capital of France is Paris."] * 2
+
+
 def test_a_text_is_worth_what_transformers_says(tmp_path, model_file, reference_python):
     ours = likelihood("--text", TEXT, "--dtype", "f32")
     ids = ours["token_ids"]
