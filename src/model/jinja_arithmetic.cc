@@ -110,7 +110,7 @@ Result<Value> calculate_numbers(Arithmetic op, const Value& left, const Value& r
 }
 
 Result<Value> join_texts(const Text& left, const Text& right, Budget& budget) {
-  NMC_RETURN_IF_ERROR(budget.take_bytes(left.size() + right.size()));
+  NMC_RETURN_IF_ERROR(budget.take_bytes(left.cost() + right.cost()));
   Text joined = left;
   joined.append(right);
   return Value(std::move(joined));
@@ -130,7 +130,8 @@ Result<Value> repeat(const Value& value, std::int64_t times, Budget& budget) {
     return __builtin_mul_overflow(one, count, &product) ? std::numeric_limits<std::uint64_t>::max() : product;
   };
   if (const Text* text = value.text()) {
-    NMC_RETURN_IF_ERROR(budget.take_bytes(total(text->size())));
+    const bool stays_one_run = text->cost() <= text->size() + Text::kRunCost;
+    NMC_RETURN_IF_ERROR(budget.take_bytes(total(stays_one_run ? text->size() : text->cost())));
     Text repeated;
     for (std::uint64_t i = 0; !text->empty() && i < count; ++i) repeated.append(*text);
     return Value(std::move(repeated));

@@ -96,9 +96,9 @@ Result<Value> Interpreter::evaluate_node(const ConcatExpression& node) {
   for (const ExpressionPtr& part : node.parts) {
     NMC_ASSIGN_OR_RETURN(const Value value, evaluate(*part));
     NMC_ASSIGN_OR_RETURN(const Text text, to_text(value, budget_));
-    NMC_RETURN_IF_ERROR(budget_.take_bytes(text.size()));
+    NMC_RETURN_IF_ERROR(budget_.take_bytes(text.cost()));
     joined.append(text);
-    NMC_RETURN_IF_ERROR(Budget::check_text(joined.size()));
+    NMC_RETURN_IF_ERROR(Budget::check_text(joined.cost()));
   }
   return Value(std::move(joined));
 }

@@ -64,9 +64,9 @@ Result<Interpreter::Flow> Interpreter::execute(const Statement& statement) {
 
 Result<void> Interpreter::print(const Value& value) {
   NMC_ASSIGN_OR_RETURN(const Text text, to_text(value, budget_));
-  NMC_RETURN_IF_ERROR(budget_.take_bytes(text.size()));
+  NMC_RETURN_IF_ERROR(budget_.take_bytes(text.cost()));
   output_->append(text);
-  return Budget::check_text(output_->size());
+  return Budget::check_text(output_->cost());
 }
 
 Result<Interpreter::Flow> Interpreter::execute_node(const OutputStatement& node) {

@@ -70,7 +70,7 @@ Result<Value> indent(const Value& input, const Arguments& arguments, Budget& bud
   NMC_RETURN_IF_ERROR(budget.take_bytes(source.size()));
   const std::vector<Text> lines = split_lines(source, false);
   NMC_RETURN_IF_ERROR(budget.take_steps(lines.size()));
-  NMC_RETURN_IF_ERROR(budget.take_bytes(lines.size() * margin.size() + source.size()));
+  NMC_RETURN_IF_ERROR(budget.take_bytes(lines.size() * (margin.cost() + Text::kRunCost) + source.cost()));
   Text out;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) out.append("\n", Origin::kTemplate);

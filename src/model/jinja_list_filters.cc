@@ -297,10 +297,10 @@ Result<Value> join(const Value& input, const Arguments& arguments, Budget& budge
   for (std::size_t i = 0; i < items.size(); ++i) {
     NMC_ASSIGN_OR_RETURN(const Value item, follow(items[i], path, budget));
     NMC_ASSIGN_OR_RETURN(const Text text, to_text(item, budget));
-    NMC_RETURN_IF_ERROR(budget.take_bytes(text.size() + separator.size()));
+    NMC_RETURN_IF_ERROR(budget.take_bytes(text.cost() + separator.cost()));
     if (i > 0) joined.append(separator);
     joined.append(text);
-    NMC_RETURN_IF_ERROR(Budget::check_text(joined.size()));
+    NMC_RETURN_IF_ERROR(Budget::check_text(joined.cost()));
   }
   return Value(std::move(joined));
 }

@@ -106,10 +106,10 @@ Result<Value> join_texts(const Value& self, const Arguments& arguments, Budget& 
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Text* text = items[i].text();
     if (text == nullptr) return invalid_argument("`join`: expected strings, got {}", type_name(items[i]));
-    NMC_RETURN_IF_ERROR(budget.take_bytes(text->size() + self.text()->size()));
+    NMC_RETURN_IF_ERROR(budget.take_bytes(text->cost() + self.text()->cost()));
     if (i > 0) joined.append(*self.text());
     joined.append(*text);
-    NMC_RETURN_IF_ERROR(Budget::check_text(joined.size()));
+    NMC_RETURN_IF_ERROR(Budget::check_text(joined.cost()));
   }
   return Value(std::move(joined));
 }
@@ -319,7 +319,7 @@ Result<Value> replaced(const Text& text, const Text& old, const Text& by, std::i
   std::uint64_t count = count_occurrences(text.bytes(), old.bytes());
   if (limit >= 0) count = std::min(count, static_cast<std::uint64_t>(limit));
   NMC_RETURN_IF_ERROR(budget.take_steps(count));
-  NMC_RETURN_IF_ERROR(budget.take_bytes(text.size() + count * by.size()));
+  NMC_RETURN_IF_ERROR(budget.take_bytes(text.cost() + count * (by.cost() + Text::kRunCost)));
   return Value(replace(text, old.bytes(), by, limit));
 }
 

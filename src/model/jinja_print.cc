@@ -36,7 +36,7 @@ class Output {
   Result<void> charge(std::size_t bytes) {
     NMC_RETURN_IF_ERROR(budget_.take_steps(1));
     NMC_RETURN_IF_ERROR(budget_.take_bytes(bytes));
-    return text_.size() + bytes > kTextBytesMax ? budget_.take_bytes(text_.size() + bytes) : Result<void>();
+    return Budget::check_text(text_.cost() + bytes);
   }
 
   Budget& budget_;

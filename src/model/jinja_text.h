@@ -29,6 +29,9 @@ class Text {
   std::string_view bytes() const { return bytes_; }
   std::size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
+  // Memory that it takes, for budgets: many short runs cost more than their bytes.
+  std::size_t cost() const { return bytes_.size() + ends_.size() * kRunCost; }
+  static constexpr std::size_t kRunCost = 16;
 
   void append(std::string_view bytes, Origin origin);
   void append(const Text& other) { append_slice(other, 0, other.size()); }
