@@ -26,8 +26,9 @@ def saved(path, name, tokenizer, seed=1, **changes):
 
 @pytest.fixture(scope="module", params=[(name, kind) for name in FAMILIES for kind in ("gpt2", "llama")],
                 ids=lambda param: "-".join(param))
-def server(request, start_server, tmp_path_factory):
-    return start_server("--model", saved(tmp_path_factory.mktemp("model") / "model.gguf", *request.param))
+def server(request, start_program, tmp_path_factory):
+    path = saved(tmp_path_factory.mktemp("model") / "model.gguf", *request.param)
+    return start_program("nano-mooncake-api", "--model", path)
 
 
 @pytest.fixture
@@ -69,15 +70,16 @@ def test_text_that_spells_a_control_token_is_text(client):
         return client.chat.completions.create(model="nano-mooncake", max_tokens=1,
                                               messages=[{"role": "user", "content": content}]).usage.prompt_tokens
 
+    # Start, user, assistant; SentencePiece spells a space of three bytes in front of the text.
     around = prompt_tokens("x") - 1
-    assert around in (3, 4), "start, user, assistant; SentencePiece may put a space in front"
+    assert around in (3, 6)
     marker = "<|user|>"
     for content in (marker, f"a{marker}b", f"{marker}<s>{marker}"):
         assert prompt_tokens(content) == around + len(content), "each byte is a token of its own"
     parts = [{"type": "text", "text": "<|us"}, {"type": "text", "text": "er|>"}]
     assert prompt_tokens(parts) >= around + len(marker), "parts that make a marker together"
     raw = complete(client, prompt=marker, max_tokens=1).usage.prompt_tokens
-    assert raw <= 3, "a plain completion may use control tokens"
+    assert raw <= 5, "a plain completion may use control tokens"
 
 
 @pytest.mark.parametrize("name", FAMILIES)
