@@ -92,7 +92,7 @@ def test_official_client(url):
 
 
 def test_demo_variants(bin_dir, tmp_path):
-    [block] = blocks_with("nano-mooncake-demo --mode")
+    [block] = blocks_with("nano-mooncake-demo --mode ")
     lines = [line for line in block.splitlines() if "/path/to" not in line]
     assert lines
     for line in lines:

@@ -62,9 +62,20 @@ struct Case {
 };
 void PrintTo(const Case& value, std::ostream* out) { *out << value.shape->name << " " << dtype_name(value.dtype); }
 
+// Sanitizers, which run this tenfold slower, look at the plain shape and at one with an adapter: what the others add is
+// arithmetic that those have too, and the model's own tests.
+bool is_run(const Shape& shape) {
+#ifdef NMC_SANITIZED
+  return shape.name == std::string_view("llama") || shape.name == std::string_view("adapter");
+#else
+  return shape.name != nullptr;
+#endif
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Shape& shape : kShapes) {
+    if (!is_run(shape)) continue;
     for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16}) all.push_back({&shape, dtype});
   }
   return all;
