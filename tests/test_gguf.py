@@ -107,7 +107,8 @@ def with_tokenizer(template=TEMPLATE, kind="gpt2", **changes):
     """Bytes, a merge and three control tokens, as `gpt2` or as SentencePiece has them."""
     def change(writer):
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-        tokens = [*(alphabet if kind == "gpt2" else [f"<0x{i:02X}>" for i in range(256)]), "he", "<s>", "<|user|>", "<|assistant|>"]
+        byte_tokens = alphabet if kind == "gpt2" else [f"<0x{i:02X}>" for i in range(256)]
+        tokens = [*byte_tokens, "he", "<s>", "<|user|>", "<|assistant|>"]
         types = [1 if kind == "gpt2" else 6] * 256 + [1, 3, 3, 3]
         fields = {"model": kind, "tokens": tokens, "types": types, "merges": ["h e"], "pre": "gpt-2", **changes}
         writer.add_tokenizer_model(fields["model"])
