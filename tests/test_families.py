@@ -125,3 +125,16 @@ def test_an_adapter_replaced_in_place_never_hits(start_server, tmp_path):
     one, two = ask(1), ask(2)
     assert (one[1], two[1]) == (0, 0) and one[0] != two[0]
     assert ask(1) == (one[0], len(prompt))
+
+
+def test_what_a_request_leaves_out_is_as_generation_config_says(start_server, tmp_path):
+    shape = replace(SHAPES["qwen2"], **WIDE)
+    save(tmp_path, shape, make_weights(shape, 1))
+    save_tokenizer(tmp_path, shape.vocab)
+    (tmp_path / "generation_config.json").write_text('{"do_sample": false, "eos_token_id": [3]}')
+    with client_of(start_server("--model", tmp_path)) as client:
+        bare = {"model": "nano-mooncake", "prompt": [1, 2, 3, 4], "max_tokens": 12}
+        greedy = client.completions.create(**bare, temperature=0).choices[0].text
+        assert [client.completions.create(**bare).choices[0].text for _ in range(3)] == [greedy] * 3
+        assert {client.completions.create(**bare, temperature=2, seed=seed).choices[0].text
+                for seed in range(4)} != {greedy}
