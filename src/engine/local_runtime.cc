@@ -135,10 +135,7 @@ Result<void> LocalRuntime::submit(GenerateRequest request, std::shared_ptr<Reque
   sequence->cancel = std::make_shared<CancelToken>();
   sequence->submitted = options_.clock->now();
   if (!caches_.empty()) sequence->chain = caches_.front()->chain(request, request.prompt);
-  sequence->ending_ids = request.stop_ids;
-  if (!request.ignore_eos) {
-    sequence->ending_ids.insert(sequence->ending_ids.end(), options_.eos_ids.begin(), options_.eos_ids.end());
-  }
+  sequence->ending_ids = ending_ids(request, options_.eos_ids);
   sequence->request = std::move(request);
   const std::string& id = sequence->request.id;
   {

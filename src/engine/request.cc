@@ -13,4 +13,10 @@ const char* cache_source_name(CacheSource source) {
   return "none";
 }
 
+std::vector<TokenId> ending_ids(const GenerateRequest& request, std::span<const TokenId> eos_ids) {
+  std::vector<TokenId> ids = request.stop_ids;
+  if (!request.ignore_eos) ids.insert(ids.end(), eos_ids.begin(), eos_ids.end());
+  return ids;
+}
+
 }  // namespace nmc::engine

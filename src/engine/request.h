@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,9 @@ struct GenerateRequest {
   std::shared_ptr<const model::Adapter> adapter;  // loaded for the runtime's decoder; null: the base model
   std::optional<Nanos> deadline;                  // absolute, by the runtime's clock; nullopt: none
 };
+
+// Ids that end the answer to `request`: its own and, unless it ignores them, the model's.
+std::vector<TokenId> ending_ids(const GenerateRequest& request, std::span<const TokenId> eos_ids);
 
 enum class FinishReason { kStop, kLength, kCancelled, kFailed };
 

@@ -126,6 +126,7 @@ std::vector<Logprob> logprobs_of(std::span<const float> logits, TokenId id, std:
   const double log_sum = highest + std::log(sum);
   const auto told = [&](TokenId of) { return Logprob{of, static_cast<float>(logits[of] - log_sum)}; };
   std::vector<Logprob> result = {told(id)};
+  if (count == 0) return result;
   std::vector<Candidate> all = candidates(logits, {.top_k = static_cast<std::uint32_t>(count)});
   for (std::size_t i = 0; i < std::min(count, all.size()); ++i) result.push_back(told(all[i].id));
   return result;

@@ -35,6 +35,7 @@ struct Choice {
 
   std::string engine_id;
   std::size_t max_tokens = 0;
+  std::vector<TokenId> ending_ids;
   model::Detokenizer detokenizer;
   StopMatcher stop;
   Usage usage;
@@ -71,6 +72,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
       choice.is_first_of_prompt = (choices_.size() - 1) % sampling_.n == 0;
       choice.engine_id = request.id;
       choice.max_tokens = request.max_tokens;
+      choice.ending_ids = engine::ending_ids(request, state_->eos_ids);
       choice.usage.prompt_tokens = request.prompt.size();
     }
     exchange_->on_closed([self = shared_from_this()] { self->give_up(); });
@@ -160,7 +162,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     release_withheld(index, choice);
 
     ++choice.usage.completion_tokens;
-    const bool ends = ends_answer(token.id);
+    const bool ends = std::ranges::find(choice.ending_ids, token.id) != choice.ending_ids.end();
     Piece piece{ends ? std::string() : choice.stop.push(choice.detokenizer.push(token.id)), std::nullopt};
     if (sampling_.logprobs) piece.token = std::move(token);
     if (choice.stop.stopped()) {
@@ -173,12 +175,6 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     } else {
       emit(index, choice, piece, nullptr);
     }
-  }
-
-  // By the same rule as in the engine.
-  bool ends_answer(TokenId id) const {
-    return std::ranges::find(sampling_.stop_ids, id) != sampling_.stop_ids.end() ||
-           (!sampling_.ignore_eos && std::ranges::find(state_->eos_ids, id) != state_->eos_ids.end());
   }
 
   void on_finish(std::size_t index, Choice& choice, const Outcome& outcome) {

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "model/printable_name.h"
 #include "model/safetensors_file.h"
 #include "model/weight_source.h"
 
@@ -37,8 +38,6 @@ std::vector<Target> targets_of(const ModelConfig& c) {
           {"mlp.up_proj", Product::kGateUp, c.intermediate, c.intermediate, c.hidden},
           {"mlp.down_proj", Product::kDown, 0, c.hidden, c.intermediate}};
 }
-
-std::string printable(std::string_view name) { return describe_json(Json(name), 200); }
 
 struct AdapterConfig {
   std::size_t rank = 0;
@@ -165,7 +164,7 @@ class AdapterReader {
   using Place = std::pair<std::size_t, std::size_t>;  // layer, index of the target
 
   Failure misfit(const TensorInfo& tensor, std::string_view what) const {
-    return corrupt("{}: tensor {}: {}", file_.path().string(), printable(tensor.name), what);
+    return corrupt("{}: tensor {}: {}", file_.path().string(), printable_name(tensor.name), what);
   }
 
   // "base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight" to layer, target and side.
@@ -201,7 +200,7 @@ class AdapterReader {
     }
     if (!tensor.dtype) {
       return unsupported("{}: tensor {}: expected F32, BF16 or F16, got {}", file_.path().string(),
-                         printable(tensor.name), tensor.dtype_name);
+                         printable_name(tensor.name), tensor.dtype_name);
     }
     Pair& pair = pairs_[{layer, static_cast<std::size_t>(target - builder_.targets().begin())}];
     (down ? pair.down : pair.up) = &tensor;

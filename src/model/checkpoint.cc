@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "model/printable_name.h"
 #include "model/weights_digest.h"
 
 namespace nmc::model {
@@ -16,8 +17,6 @@ constexpr const char* kSingleName = "model.safetensors";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr std::uint64_t kIndexBytesMax = 64 << 20;
 constexpr std::uint64_t kSmallJsonBytesMax = 16 << 20;
-
-std::string printable(std::string_view name) { return describe_json(Json(name), 200); }
 
 // Collects what is wrong with a checkpoint, so that one error tells all of it; the list in the message is bounded.
 class Problems {
@@ -81,7 +80,7 @@ Result<ShardIndex> read_shard_index(const Path& path) {
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string() || !is_plain_file_name(file.get_ref<const std::string&>())) {
       return invalid_argument("{}: `weight_map`: expected the name of a file beside it for {}, got {}", path.string(),
-                              printable(tensor), describe_json(file));
+                              printable_name(tensor), describe_json(file));
     }
     index.file_of.emplace(tensor, file.get<std::string>());
     files.insert(file.get<std::string>());
@@ -96,14 +95,15 @@ void compare_with_index(const ShardIndex& index, const std::map<std::string, std
   for (const auto& [tensor, file] : index.file_of) {
     const auto it = found.find(tensor);
     if (it == found.end()) {
-      problems.add("tensor {} is missing: {} {}", printable(tensor), file,
+      problems.add("tensor {} is missing: {} {}", printable_name(tensor), file,
                    unreadable.contains(file) ? "can't be read" : "doesn't hold it");
     } else if (it->second != file) {
-      problems.add("tensor {} is expected in {}, but lies in {}", printable(tensor), file, it->second);
+      problems.add("tensor {} is expected in {}, but lies in {}", printable_name(tensor), file, it->second);
     }
   }
   for (const auto& [tensor, file] : found) {
-    if (!index.file_of.contains(tensor)) problems.add("tensor {} of {} isn't in the index", printable(tensor), file);
+    if (!index.file_of.contains(tensor))
+      problems.add("tensor {} of {} isn't in the index", printable_name(tensor), file);
   }
 }
 
@@ -215,7 +215,7 @@ Result<void> Checkpoint::open_sharded(const Path& index_path) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const auto [it, is_new] = tensors_.emplace(tensors[i].name, Place{files_.size() - 1, i});
       if (!is_new) {
-        problems.add("tensor {} is in two files, {} and {}", printable(tensors[i].name),
+        problems.add("tensor {} is in two files, {} and {}", printable_name(tensors[i].name),
                      files_[it->second.file].path().filename().string(), name);
       }
     }
@@ -228,15 +228,15 @@ Result<void> Checkpoint::open_sharded(const Path& index_path) {
 
 Result<TensorView> Checkpoint::tensor(std::string_view name, std::span<const std::uint64_t> shape) const {
   const auto it = tensors_.find(name);
-  if (it == tensors_.end()) return not_found("{}: tensor {} is missing", folder_.string(), printable(name));
+  if (it == tensors_.end()) return not_found("{}: tensor {} is missing", folder_.string(), printable_name(name));
   const SafetensorsFile& file = files_[it->second.file];
   const TensorInfo& found = info(it->second);
   if (!std::ranges::equal(found.shape, shape)) {
-    return corrupt("{}: tensor {}: expected shape {}, got {}", file.path().string(), printable(name), shape_text(shape),
-                   shape_text(found.shape));
+    return corrupt("{}: tensor {}: expected shape {}, got {}", file.path().string(), printable_name(name),
+                   shape_text(shape), shape_text(found.shape));
   }
   if (!found.dtype) {
-    return unsupported("{}: tensor {}: expected F32, BF16 or F16, got {}", file.path().string(), printable(name),
+    return unsupported("{}: tensor {}: expected F32, BF16 or F16, got {}", file.path().string(), printable_name(name),
                        found.dtype_name);
   }
   return TensorView{file.bytes(found), *found.dtype, found.shape};
@@ -252,19 +252,19 @@ Result<void> Checkpoint::validate(const ModelConfig& config) const {
   for (const ExpectedTensor& expected : expected_tensors(config)) {
     const auto it = tensors_.find(expected.name);
     if (it == tensors_.end()) {
-      problems.add("tensor {} is missing", printable(expected.name));
+      problems.add("tensor {} is missing", printable_name(expected.name));
     } else if (const TensorInfo& found = info(it->second); found.shape != expected.shape) {
-      problems.add("tensor {}: config.json makes its shape {}, but {} has {}", printable(expected.name),
+      problems.add("tensor {}: config.json makes its shape {}, but {} has {}", printable_name(expected.name),
                    shape_text(expected.shape), files_[it->second.file].path().filename().string(),
                    shape_text(found.shape));
     } else if (!found.dtype) {
-      problems.add("tensor {}: expected F32, BF16 or F16, got {}", printable(expected.name), found.dtype_name);
+      problems.add("tensor {}: expected F32, BF16 or F16, got {}", printable_name(expected.name), found.dtype_name);
     }
     expected_names.insert(expected.name);
   }
   for (const auto& [name, place] : tensors_) {
     if (!expected_names.contains(name) && !is_ignorable(name, config)) {
-      problems.add("tensor {} has no place in a model of type {}", printable(name), config.model_type);
+      problems.add("tensor {} has no place in a model of type {}", printable_name(name), config.model_type);
     }
   }
   return problems.result();

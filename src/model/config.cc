@@ -6,17 +6,11 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "model/size_limits.h"
+
 namespace nmc::model {
 namespace {
 
-// Upper ends of what a size may claim. Well above every published model, and small enough that products of a few of
-// them can't overflow.
-constexpr std::int64_t kLayersMax = 1024;
-constexpr std::int64_t kWidthMax = 1 << 20;  // hidden, intermediate, heads * head_dim
-constexpr std::int64_t kHeadsMax = 4096;
-constexpr std::int64_t kHeadDimMax = 1024;
-constexpr std::int64_t kVocabMax = 1 << 24;
-constexpr std::int64_t kPositionsMax = 1 << 24;
 constexpr std::size_t kParametersMax = std::size_t{1} << 42;
 constexpr std::int64_t kConfigBytesMax = 16 << 20;
 

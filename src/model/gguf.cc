@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/dtype.h"
+#include "model/printable_name.h"
 
 namespace nmc::model {
 namespace {
@@ -40,8 +41,6 @@ enum ValueType : std::uint32_t {
   kI64,
   kFloat64,
 };
-
-std::string printable(std::string_view name) { return describe_json(Json(name), 200); }
 
 class Reader {
  public:
@@ -103,9 +102,9 @@ class Parser {
     NMC_ASSIGN_OR_RETURN(const std::string key, reader_.string("a metadata key"));
     NMC_ASSIGN_OR_RETURN(const std::uint32_t type, reader_.number<std::uint32_t>("a metadata type"));
     Result<Json> value = type == kArray ? read_array() : read_scalar(type);
-    if (!value) return Failure(std::move(value).error().with_context(fmt::format("metadata {}", printable(key))));
+    if (!value) return Failure(std::move(value).error().with_context(fmt::format("metadata {}", printable_name(key))));
     if (!header_.metadata.emplace(key, std::move(*value)).second) {
-      return corrupt("metadata {} is there twice", printable(key));
+      return corrupt("metadata {} is there twice", printable_name(key));
     }
     return {};
   }
@@ -161,7 +160,7 @@ class Parser {
     NMC_ASSIGN_OR_RETURN(tensor.name, reader_.string("a tensor's name"));
     NMC_ASSIGN_OR_RETURN(const std::uint32_t dimensions, reader_.number<std::uint32_t>("a number of dimensions"));
     if (dimensions == 0 || dimensions > kDimensionsMax) {
-      return corrupt("tensor {}: expected 1 to {} dimensions, got {}", printable(tensor.name), kDimensionsMax,
+      return corrupt("tensor {}: expected 1 to {} dimensions, got {}", printable_name(tensor.name), kDimensionsMax,
                      dimensions);
     }
     for (std::uint32_t i = 0; i < dimensions; ++i) {
@@ -172,7 +171,7 @@ class Parser {
     NMC_ASSIGN_OR_RETURN(tensor.type_id, reader_.number<std::uint32_t>("a tensor's type"));
     NMC_ASSIGN_OR_RETURN(tensor.offset, reader_.number<std::uint64_t>("a tensor's offset"));
     if (!header_.index.emplace(tensor.name, header_.tensors.size()).second) {
-      return corrupt("tensor {} is there twice", printable(tensor.name));
+      return corrupt("tensor {} is there twice", printable_name(tensor.name));
     }
     header_.tensors.push_back(std::move(tensor));
     return {};
@@ -193,7 +192,7 @@ class Parser {
     for (GgufTensor& tensor : header_.tensors) {
       Result<void> placed = place(tensor, data, alignment);
       if (!placed) {
-        return Failure(std::move(placed).error().with_context(fmt::format("tensor {}", printable(tensor.name))));
+        return Failure(std::move(placed).error().with_context(fmt::format("tensor {}", printable_name(tensor.name))));
       }
     }
     return {};

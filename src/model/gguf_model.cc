@@ -9,20 +9,13 @@
 
 #include "base/dtype.h"
 #include "model/checkpoint.h"
+#include "model/printable_name.h"
 #include "model/safetensors.h"
+#include "model/size_limits.h"
 #include "model/weights_digest.h"
 
 namespace nmc::model {
 namespace {
-
-constexpr std::int64_t kLayersMax = 1024;
-constexpr std::int64_t kWidthMax = 1 << 20;
-constexpr std::int64_t kHeadsMax = 4096;
-constexpr std::int64_t kHeadDimMax = 1024;
-constexpr std::int64_t kPositionsMax = 1 << 24;
-constexpr std::int64_t kVocabMax = 1 << 24;
-
-std::string printable(std::string_view name) { return describe_json(Json(name), 200); }
 
 struct Family {
   std::string_view architecture;
@@ -253,7 +246,7 @@ Result<void> GgufFile::validate() const {
   }
   for (const GgufTensor& tensor : header_.tensors) {
     if (!expected_names.contains(tensor.name)) {
-      return corrupt("{}: tensor {} has no place in a model of type {}", path_.string(), printable(tensor.name),
+      return corrupt("{}: tensor {} has no place in a model of type {}", path_.string(), printable_name(tensor.name),
                      config_.model_type);
     }
   }

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "model/printable_name.h"
 
 namespace nmc::model {
 namespace {
@@ -35,9 +36,6 @@ const FileType* find_file_type(std::string_view name) {
   const auto it = std::ranges::find(kFileTypes, name, &FileType::name);
   return it == kFileTypes.end() ? nullptr : &*it;
 }
-
-// A name out of the file, safe to print.
-std::string printable(const std::string& name) { return describe_json(Json(name), 200); }
 
 std::optional<std::uint64_t> checked_product(std::uint64_t a, std::uint64_t b) {
   std::uint64_t product = 0;
@@ -95,7 +93,8 @@ Result<void> read_metadata(const Json& json, std::map<std::string, std::string>&
   if (!json.is_object()) return corrupt("`__metadata__`: expected an object, got {}", json_type_name(json));
   for (const auto& [key, value] : json.items()) {
     if (!value.is_string()) {
-      return corrupt("`__metadata__`: expected strings only, got {} under {}", json_type_name(value), printable(key));
+      return corrupt("`__metadata__`: expected strings only, got {} under {}", json_type_name(value),
+                     printable_name(key));
     }
     metadata[key] = value.get<std::string>();
   }
@@ -111,14 +110,14 @@ Result<void> check_tiling(const std::vector<TensorInfo>& tensors, std::uint64_t 
   for (const TensorInfo* tensor : order) {
     if (tensor->begin != at) {
       return corrupt("tensor {}: begins at byte {} of the data, but the data before it ends at {}: {}",
-                     printable(tensor->name), tensor->begin, at,
+                     printable_name(tensor->name), tensor->begin, at,
                      tensor->begin < at ? "tensors overlap" : "there is a hole");
     }
     at = tensor->end;
   }
   if (at > data_size) {
     return corrupt("tensor {}: {} bytes of data expected up to its end, but the file holds {}",
-                   printable(order.back()->name), at, data_size);
+                   printable_name(order.back()->name), at, data_size);
   }
   if (at < data_size) return corrupt("{} bytes of data expected, but the file holds {}", at, data_size);
   return {};
@@ -136,7 +135,7 @@ Result<SafetensorsHeader> parse_header(std::string_view json_text, std::uint64_t
     }
     Result<TensorInfo> tensor = parse_tensor(name, value);
     if (!tensor) {
-      return Failure(std::move(tensor).error().with_context(fmt::format("tensor {}", printable(name))));
+      return Failure(std::move(tensor).error().with_context(fmt::format("tensor {}", printable_name(name))));
     }
     header.tensors.push_back(std::move(*tensor));
   }
