@@ -1,5 +1,6 @@
 #include "base/failpoint.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -30,6 +31,8 @@ struct Armed {
 struct Table {
   Mutex mutex;
   std::map<std::string, Armed, std::less<>> armed NMC_GUARDED_BY(mutex);
+  std::string process NMC_GUARDED_BY(mutex);  // this one's name
+  int log NMC_GUARDED_BY(mutex) = -1;         // where acts are noted, else -1; open for as long as the process lives
 };
 
 Table& table() {
@@ -47,9 +50,12 @@ bool cut_number(std::string_view& text, char mark, std::uint64_t& number) {
   return error == std::errc() && end == digits.data() + digits.size();
 }
 
-Result<void> arm_from_text(std::string_view entry) {
+Result<void> arm_from_text(std::string_view entry, std::string_view process) {
   const std::size_t equals = entry.find('=');
-  const std::string_view name = entry.substr(0, equals);
+  std::string_view name = entry.substr(0, equals);
+  const std::size_t colon = name.find(':');
+  const bool ours = colon == std::string_view::npos || name.substr(0, colon) == process;
+  if (colon != std::string_view::npos) name.remove_prefix(colon + 1);
   std::string_view action = equals == std::string_view::npos ? "" : entry.substr(equals + 1);
   std::uint64_t times = 1, skipped = 0;
   if (!cut_number(action, '@', skipped) || !cut_number(action, '*', times)) action = "";
@@ -63,10 +69,10 @@ Result<void> arm_from_text(std::string_view entry) {
   else if (action == "count")
     parsed = FailpointAction::kCount;
   else
-    return invalid_argument("NANO_MOONCAKE_FAILPOINTS: \"{}\": expected name=error|exit|stop|count[*times][@skipped]",
-                            entry);
+    return invalid_argument(
+        "NANO_MOONCAKE_FAILPOINTS: \"{}\": expected [process:]name=error|exit|stop|count[*times][@skipped]", entry);
   if (name.empty()) return invalid_argument("NANO_MOONCAKE_FAILPOINTS: \"{}\": expected a name", entry);
-  arm_failpoint(name, parsed, times, nullptr, skipped);
+  if (ours) arm_failpoint(name, parsed, times, nullptr, skipped);
   return {};
 }
 
@@ -95,10 +101,20 @@ void disarm_failpoints() {
 Result<void> arm_failpoints_from_environment() {
   const char* text = std::getenv("NANO_MOONCAKE_FAILPOINTS");
   if (text == nullptr) return {};
+  const char* process = std::getenv("NANO_MOONCAKE_PROCESS");
+  const char* log = std::getenv("NANO_MOONCAKE_FAILPOINTS_LOG");
+  {
+    Table& all = table();
+    MutexLock lock(all.mutex);
+    all.process = process == nullptr ? "front" : process;
+    if (log != nullptr) all.log = ::open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (log != nullptr && all.log < 0)
+      return invalid_argument("NANO_MOONCAKE_FAILPOINTS_LOG: {} can't be written", log);
+  }
   std::string_view rest(text);
   while (!rest.empty()) {
     const std::size_t comma = rest.find(',');
-    NMC_RETURN_IF_ERROR(arm_from_text(rest.substr(0, comma)));
+    NMC_RETURN_IF_ERROR(arm_from_text(rest.substr(0, comma), process == nullptr ? "front" : process));
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
   }
   return {};
@@ -135,6 +151,10 @@ std::optional<Error> internal::pass_failpoint(std::string_view name) {
     if (!armed.for_ever && armed.left == 0) return std::nullopt;
     if (!armed.for_ever) --armed.left;
     ++armed.fired;
+    if (all.log >= 0) {
+      const std::string line = fmt::format("{} {} {} {}\n", all.process, ::getpid(), name, armed.fired);
+      (void)!::write(all.log, line.data(), line.size());
+    }
     action = armed.action;
     callback = armed.callback;
   }

@@ -1,7 +1,9 @@
 // Named places where a test or an experiment makes the real code fail. In every build behind one relaxed flag, inert
 // unless NANO_MOONCAKE_FAILPOINTS is set when the process starts (or a test arms them); -DNMC_FAILPOINTS=OFF removes
-// them. NANO_MOONCAKE_FAILPOINTS="disk.append=error*3,store.commit=exit@20": comma-separated
-// name=action[*times][@skipped].
+// them. NANO_MOONCAKE_FAILPOINTS="disk.append=error*3,prefill-0:handover.span=exit@20": comma-separated
+// [process:]name=action[*times][@skipped]. An entry with a process is for the one whose NANO_MOONCAKE_PROCESS says so,
+// one without for all of them. With NANO_MOONCAKE_FAILPOINTS_LOG=FILE each time one acts a line "process pid name
+// fired" is appended there first, so that the counter of a process that it ended can still be read.
 //
 //   if (auto hit = failpoint("disk.append")) return *std::move(hit);   // Error injected here
 #pragma once
@@ -34,7 +36,7 @@ struct FailpointStatus {
 void arm_failpoint(std::string_view name, FailpointAction action, std::uint64_t times = 1,
                    std::function<void()> callback = nullptr, std::uint64_t skipped = 0);
 void disarm_failpoints();
-// Reads NANO_MOONCAKE_FAILPOINTS; a malformed entry is an error naming it. Called once by main.
+// Reads the environment; a malformed entry is an error naming it. Called once by main.
 Result<void> arm_failpoints_from_environment();
 std::vector<FailpointStatus> failpoint_statuses();
 std::uint64_t failpoint_fired(std::string_view name);

@@ -29,19 +29,24 @@ struct HandoverContext {
   Nanos progress_deadline = std::chrono::seconds(10);  // a peer that moves no byte for so long is given up
 };
 
-// send() is called by the prefill worker's loop, receive() by the decode worker's; each from one thread at a time.
-class Handover {
+// The taker's side of a hand-over.
+class KvInlet {
  public:
-  virtual ~Handover() = default;
+  virtual ~KvInlet() = default;
 
+  // Unpacks sequence.parcel into blocks: afterwards the sequence stands as it did before the hand-over, but for blocks
+  // being its own where they were shared, and for KV that was lost, which will be computed again. kResourceExhausted: no
+  // room now, the parcel is kept for another try. Any other error: all the KV is lost, and the sequence has neither
+  // blocks nor parcel. On the taker's loop.
+  virtual Result<void> receive(Sequence& sequence) = 0;
+};
+
+// send() is called by the prefill worker's loop, receive() by the decode worker's; each from one thread at a time.
+class Handover : public KvInlet {
+ public:
   // Takes the KV of the computed tokens out of `sequence` into sequence.parcel, and fills the sending stages of its
   // metrics. On failure the sequence keeps its blocks.
   virtual Result<void> send(Sequence& sequence) = 0;
-
-  // Unpacks sequence.parcel into blocks: afterwards the sequence stands as it did before send(), but for blocks being
-  // its own where they were shared. kResourceExhausted: no room now, the parcel is kept for another try. Any other
-  // error: the KV is lost, and the sequence has neither blocks nor parcel (it will be computed again).
-  virtual Result<void> receive(Sequence& sequence) = 0;
 };
 
 Result<std::unique_ptr<Handover>> create_handover(Transfer transfer, HandoverContext context);

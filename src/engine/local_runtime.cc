@@ -2,10 +2,16 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "engine/request_limits.h"
 
 namespace nmc::engine {
 
-const char* mode_name(Mode mode) { return mode == Mode::kMonolithic ? "monolithic" : "pd"; }
+const char* mode_name(Mode mode) {
+  return mode == Mode::kMonolithic ? "monolithic" : mode == Mode::kPd ? "pd" : "pd-process";
+}
+const char* recovery_name(Recovery recovery) {
+  return recovery == Recovery::kFail ? "fail" : recovery == Recovery::kRetryOnce ? "retry-once" : "retry-other";
+}
 const char* reuse_name(Reuse reuse) {
   return reuse == Reuse::kNone ? "none" : reuse == Reuse::kLocal ? "local" : "global";
 }
@@ -19,17 +25,13 @@ Result<std::unique_ptr<Runtime>> create_runtime(const RuntimeOptions& options, c
 }
 
 LocalRuntime::LocalRuntime(const RuntimeOptions& options, const model::Decoder& decoder, store::Store& store)
-    : options_([&] {
-        RuntimeOptions filled = options;
-        const std::size_t limit = decoder.config().max_positions;
-        if (filled.max_context == 0 || filled.max_context > limit) filled.max_context = limit;
-        return filled;
-      }()),
+    : options_(with_context_of(options, decoder.config())),
       decoder_(decoder),
       store_(store) {}
 
 Result<std::unique_ptr<Runtime>> LocalRuntime::create(const RuntimeOptions& options, const model::Decoder& decoder,
                                                       kv::Namespace ns, store::Store& store, ThreadPool& pool) {
+  NMC_REQUIRE(options.mode != Mode::kPdProcess, "mode={}", mode_name(options.mode));
   NMC_REQUIRE(store.options().block_bytes == ns.layout.block_bytes() && ns.layout.block_tokens == options.block_tokens,
               "store blocks of {} bytes, layout {}", store.options().block_bytes, ns.layout.to_string());
   std::unique_ptr<LocalRuntime> runtime(new LocalRuntime(options, decoder, store));
@@ -76,7 +78,7 @@ Worker& LocalRuntime::add_worker(std::string name, std::string role, ThreadPool&
 
 WorkerHooks LocalRuntime::hooks_for(std::size_t worker) {
   WorkerHooks hooks;
-  hooks.on_admitted = [this](const Sequence&) {
+  hooks.on_admitted = [this](Sequence&) {
     MutexLock lock(mutex_);
     --queued_;
   };
@@ -95,38 +97,8 @@ void LocalRuntime::poke_others(std::size_t worker) {
 
 // ---- Requests -------------------------------------------------------------------------------------------------------
 
-Result<void> LocalRuntime::check(const GenerateRequest& request) const {
-  if (request.prompt.empty()) return invalid_argument("the prompt is empty, expected at least one token");
-  if (request.max_tokens == 0) return invalid_argument("max_tokens is 0, expected at least 1");
-  for (const TokenId id : request.prompt) {
-    if (id >= decoder_.config().vocab) {
-      return invalid_argument("prompt holds token id {}, expected ids below {}", id, decoder_.config().vocab);
-    }
-  }
-  for (const TokenId id : request.forced) {
-    if (id >= decoder_.config().vocab) {
-      return invalid_argument("the answer to take holds token id {}, expected ids below {}", id,
-                              decoder_.config().vocab);
-    }
-  }
-  if (request.prompt.size() >= options_.max_context ||
-      request.max_tokens > options_.max_context - request.prompt.size()) {
-    return invalid_argument("prompt of {} tokens and max_tokens {} don't fit the context of {} tokens",
-                            request.prompt.size(), request.max_tokens, options_.max_context);
-  }
-  const std::size_t tokens = request.prompt.size() + request.max_tokens - 1;
-  const std::size_t blocks = (tokens + options_.block_tokens - 1) / options_.block_tokens;
-  const std::size_t pool_blocks = store_.blocks_total();
-  if (blocks > pool_blocks) {
-    return invalid_argument("prompt of {} tokens and max_tokens {} need {} KV blocks, the pool has {} (dram bytes {})",
-                            request.prompt.size(), request.max_tokens, blocks, pool_blocks,
-                            store_.options().dram_bytes);
-  }
-  return {};
-}
-
 Result<void> LocalRuntime::submit(GenerateRequest request, std::shared_ptr<RequestListener> listener) {
-  NMC_RETURN_IF_ERROR(check(request));
+  NMC_RETURN_IF_ERROR(check_request(request, options_, decoder_.config().vocab, store_));
   auto sequence = std::make_unique<Sequence>();
   sequence->tokens = request.prompt;
   sequence->metrics.prompt_tokens = request.prompt.size();

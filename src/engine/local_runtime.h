@@ -33,7 +33,6 @@ class LocalRuntime final : public Runtime {
 
   Worker& add_worker(std::string name, std::string role, ThreadPool& pool, const kv::Namespace& ns, WorkerHooks hooks);
   WorkerHooks hooks_for(std::size_t worker);
-  Result<void> check(const GenerateRequest& request) const;
   void pass_on(std::unique_ptr<Sequence> sequence);
   void finished(Sequence& sequence, FinishReason reason, std::optional<Error> error);
   void poke_others(std::size_t worker);

@@ -128,8 +128,7 @@ void PrefixCache::publish(Sequence& sequence) {
       log_info("request {}: block {} not published: {}", sequence.request.id, i, pin.error().message);
       return;
     }
-    sequence.blocks[i] = Block(std::move(*pin));
-    sequence.addresses[i] = sequence.blocks[i].address();
+    sequence.replace_block(i, Block(std::move(*pin)));
   }
 }
 

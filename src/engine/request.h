@@ -55,6 +55,7 @@ struct GenerateRequest {
   std::string cache_salt;                 // KV is shared only between requests of equal salts (and equal adapters)
   std::shared_ptr<const model::Adapter> adapter;  // loaded for the runtime's decoder; null: the base model
   std::optional<Nanos> deadline;                  // absolute, by the runtime's clock; nullopt: none
+  std::optional<Nanos> queue_deadline;            // for a worker to take it; nullopt: none
 };
 
 // Ids that end the answer to `request`: its own and, unless it ignores them, the model's.

@@ -19,12 +19,19 @@
 
 namespace nmc::engine {
 
-enum class Mode { kMonolithic, kPd };
+enum class Mode { kMonolithic, kPd, kPdProcess };
 enum class Reuse { kNone, kLocal, kGlobal };
 enum class Transfer { kDirect, kShm, kTcp };
-const char* mode_name(Mode mode);              // "monolithic", "pd"
+// What becomes of a request whose worker died.
+enum class Recovery {
+  kFail,        // it fails
+  kRetryOnce,   // it goes on at a worker of that kind, be it the same one restarted; a second time it fails
+  kRetryOther,  // the same, but never at the one that died, and it fails if there is no other
+};
+const char* mode_name(Mode mode);              // "monolithic", "pd", "pd-process"
 const char* reuse_name(Reuse reuse);           // "none", "local", "global"
 const char* transfer_name(Transfer transfer);  // "direct", "shm", "tcp"
+const char* recovery_name(Recovery recovery);  // "fail", "retry-once", "retry-other"
 
 struct RuntimeOptions {
   Mode mode = Mode::kMonolithic;
@@ -47,7 +54,7 @@ struct WorkerStatus {
   std::string name;  // "worker-0", "prefill-0", "decode-0"
   std::string role;  // "prefill", "decode", "both"
   std::int64_t pid = 0;
-  std::string state;  // "ready", "draining", "stopped"
+  std::string state;  // "ready", "starting", "draining", "stopped"
   std::size_t restarts = 0, queued = 0, running = 0;
   double utilization = 0;  // busy time over wall time since start
 };

@@ -30,6 +30,7 @@ class Block {
   }
   // An own block's memory, for store::Store::commit(), which takes it over only on success.
   store::Reservation&& take_reservation() { return std::move(std::get<store::Reservation>(held_)); }
+  const store::Pin& pin() const { return std::get<store::Pin>(held_); }  // of a committed block
   // A committed block's pin. Leaves an empty block behind.
   store::Pin take_pin() { return std::move(std::get<store::Pin>(held_)); }
 
@@ -50,12 +51,25 @@ class Parcel {
   virtual std::size_t blocks() const { return 0; }  // of the store's pool that it keeps from others
 };
 
+struct Sequence;
+
+// Where KV goes while a prompt is still being computed, so that whoever takes over has most of it when it is done.
+// Called on the worker's thread.
+class KvOutlet {
+ public:
+  virtual ~KvOutlet() = default;
+  // A step writes positions sequence.computed .. `end` - 1, and has just written those of `layer`. Layers come in
+  // order.
+  virtual void layer_done(const Sequence& sequence, std::size_t end, std::size_t layer) = 0;
+};
+
 // Owned by one worker at a time and touched by its loop only; the cancel token is the exception.
 struct Sequence {
   GenerateRequest request;
   std::shared_ptr<RequestListener> listener;
   std::shared_ptr<CancelToken> cancel;
   std::uint64_t arrival = 0;  // order of submission: the newest is preempted first
+  std::uint64_t ticket = 0;   // in a worker process: the front's name for this work
 
   std::vector<TokenId> ending_ids;  // the request's and, unless it ignores them, the model's
   std::vector<TokenId> tokens;      // prompt, then what was generated
@@ -66,6 +80,7 @@ struct Sequence {
   std::size_t published = 0;             // leading blocks that are committed (or came committed)
   std::vector<float> logits;             // of the last token, when they came from the cache
   std::unique_ptr<Parcel> parcel;        // KV that still has to be unpacked
+  std::shared_ptr<KvOutlet> outlet;      // hears of KV as it is computed; null: nobody does
 
   RequestMetrics metrics;
   Nanos submitted{0};
@@ -73,6 +88,7 @@ struct Sequence {
   Nanos first_token{0};
   bool finished = false;   // done on its present worker: ended, or ...
   bool passed_on = false;  // ... to be taken over by another
+  bool stays = false;      // not to be handed over after its first token, though others are
 
   std::size_t generated() const { return tokens.size() - request.prompt.size(); }
   std::size_t remaining() const { return tokens.size() - computed; }
@@ -80,6 +96,10 @@ struct Sequence {
   void add_block(Block block) {
     addresses.push_back(block.address());
     blocks.push_back(std::move(block));
+  }
+  void replace_block(std::size_t index, Block block) {
+    addresses[index] = block.address();
+    blocks[index] = std::move(block);
   }
   // Gives all blocks back. PrefixCache::release() also notes their use.
   void release_blocks() {

@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "base/log.h"
+#include "engine/request_limits.h"
 #include "engine/sampler.h"
 
 namespace nmc::engine {
@@ -71,9 +73,8 @@ WorkerStatus Worker::status() const {
   status.state = alive_.load(std::memory_order_relaxed) ? "ready" : "stopped";
   status.queued = waiting_count_.load(std::memory_order_relaxed);
   status.running = running_count_.load(std::memory_order_relaxed);
-  const std::int64_t wall = clock_.now().count() - started_ns_.load(std::memory_order_relaxed);
-  status.utilization =
-      wall > 0 ? static_cast<double>(busy_ns_.load(std::memory_order_relaxed)) / static_cast<double>(wall) : 0;
+  const Nanos wall = uptime();
+  status.utilization = wall > Nanos{0} ? to_ms(busy()) / to_ms(wall) : 0;
   return status;
 }
 
@@ -122,12 +123,16 @@ void Worker::end_abandoned_in(Sequences& sequences) {
     Sequence& sequence = *sequences[i];
     const bool cancelled = sequence.cancel->cancelled.load(std::memory_order_relaxed);
     const bool expired = sequence.request.deadline && now >= *sequence.request.deadline;
-    if (!cancelled && !expired) {
+    const bool queued_too_long = sequence.request.queue_deadline && sequence.admitted == Nanos{0} &&
+                                 now >= *sequence.request.queue_deadline;
+    if (!cancelled && !expired && !queued_too_long) {
       ++i;
       continue;
     }
     if (cancelled) {
       finish(sequence, FinishReason::kCancelled);
+    } else if (!expired) {
+      finish(sequence, FinishReason::kFailed, queue_deadline_error(sequence.request));
     } else {
       finish(sequence, FinishReason::kFailed,
              Error{ErrorCode::kDeadlineExceeded, fmt::format("request {}: its deadline passed after {} tokens",
@@ -180,7 +185,7 @@ bool Worker::make_ready(Sequence& sequence) {
       log_warning("request {}: hand-over lost, computing again: {}", sequence.request.id, received.error().message);
   }
   if (sequence.blocks.empty() && parts_.cache != nullptr)
-    parts_.cache->restore(sequence, sequence.admitted == Nanos{0});
+    parts_.cache->restore(sequence, sequence.admitted == Nanos{0} && sequence.generated() == 0);
   return attach_blocks(sequence);
 }
 
@@ -221,7 +226,16 @@ void Worker::step() {
                         .logits = item.logits,
                         .adapter = sequence.request.adapter.get()});
     }
-    parts_.decoder->forward(*parts_.pool, chunks, static_cast<std::uint32_t>(block_tokens()), workspace_);
+    if (auto hit = failpoint("worker.step")) log_warning("{}: {}", name_, hit->message);
+    const bool watched = std::ranges::any_of(planned, [](const Planned& p) { return p.sequence->outlet != nullptr; });
+    const auto tell_outlets = [&](std::size_t layer) {
+      for (const Planned& item : planned) {
+        if (item.sequence->outlet == nullptr) continue;
+        item.sequence->outlet->layer_done(*item.sequence, item.sequence->computed + item.tokens, layer);
+      }
+    };
+    parts_.decoder->forward(*parts_.pool, chunks, static_cast<std::uint32_t>(block_tokens()), workspace_,
+                            watched ? tell_outlets : std::function<void(std::size_t)>());
     steps_.fetch_add(1, std::memory_order_relaxed);
     for (const Planned& item : planned) advance(item);
     std::size_t kept = 0;
@@ -342,7 +356,7 @@ bool Worker::next_token(Sequence& sequence, std::span<const float> logits) {
     finish(sequence, FinishReason::kLength);
     return true;
   }
-  if (hooks_.on_prefilled && sequence.generated() == 1) {
+  if (hooks_.on_prefilled && !sequence.stays && sequence.generated() == 1) {
     sequence.passed_on = true;
     return true;
   }

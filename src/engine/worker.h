@@ -32,13 +32,13 @@ struct WorkerParts {
   store::Store* store = nullptr;
   ThreadPool* pool = nullptr;
   PrefixCache* cache = nullptr;  // null with --reuse none
-  Handover* inbound = nullptr;   // unpacks parcels; null where none arrive
+  KvInlet* inbound = nullptr;    // unpacks parcels; null where none arrive
   const RuntimeOptions* options = nullptr;
 };
 
 // Called on the worker's thread.
 struct WorkerHooks {
-  std::function<void(const Sequence&)> on_admitted;  // the first time only
+  std::function<void(Sequence&)> on_admitted;  // the first time only
   std::function<void(std::unique_ptr<Sequence>)>
       on_prefilled;  // takes over once the first token is out; null: stays here
   std::function<void(Sequence&, FinishReason, std::optional<Error>)>
@@ -63,6 +63,8 @@ class Worker {
   void poke();  // something changed that it may be waiting for: a cancellation, memory
   bool lacks_memory() const { return lacks_memory_.load(std::memory_order_relaxed); }  // for its oldest sequence
   WorkerStatus status() const;
+  Nanos busy() const { return Nanos(busy_ns_.load(std::memory_order_relaxed)); }
+  Nanos uptime() const { return clock_.now() - Nanos(started_ns_.load(std::memory_order_relaxed)); }
   std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
   std::uint64_t preemptions() const { return preemptions_.load(std::memory_order_relaxed); }
 

@@ -258,7 +258,7 @@ void Decoder::Impl::write_logits(ThreadPool& pool, std::span<const Chunk> chunks
 }
 
 void Decoder::forward(ThreadPool& pool, std::span<const Chunk> chunks, std::uint32_t block_tokens,
-                      Workspace& workspace) const {
+                      Workspace& workspace, const std::function<void(std::size_t layer)>& on_layer) const {
   Workspace::Impl& w = *workspace.impl_;
   std::size_t rows = 0;
   for (const Chunk& chunk : chunks) rows += chunk.tokens.size();
@@ -272,6 +272,7 @@ void Decoder::forward(ThreadPool& pool, std::span<const Chunk> chunks, std::uint
   impl_->embed(chunks, w);
   for (std::size_t layer = 0; layer < impl_->weights.layers.size(); ++layer) {
     impl_->run_layer(pool, chunks, layer, geometry, rows, w);
+    if (on_layer) on_layer(layer);
   }
   impl_->write_logits(pool, chunks, w);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -66,8 +67,10 @@ class Decoder {
   std::size_t weight_bytes() const;  // packed
 
   // One pass over all chunks: writes their KV into the blocks, fills the logits asked for. A chunk's bits don't depend
-  // on the other chunks nor on where a prompt was cut.
-  void forward(ThreadPool& pool, std::span<const Chunk> chunks, std::uint32_t block_tokens, Workspace& workspace) const;
+  // on the other chunks nor on where a prompt was cut. `on_layer`, if given, hears of each layer, first to last, once
+  // all its KV is written; on this thread.
+  void forward(ThreadPool& pool, std::span<const Chunk> chunks, std::uint32_t block_tokens, Workspace& workspace,
+               const std::function<void(std::size_t layer)>& on_layer = nullptr) const;
 
  private:
   struct Impl;

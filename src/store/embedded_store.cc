@@ -232,6 +232,12 @@ bool EmbeddedStore::remove(std::string_view key) {
 
 Result<void> EmbeddedStore::flush() { return tiers_->flush(); }
 
+std::uint64_t EmbeddedStore::held() const {
+  StoreStats stats;
+  master_->fill_counters(stats);
+  return reader_->pins_held() + stats.reservations;
+}
+
 StoreStats EmbeddedStore::stats() const {
   StoreStats stats;
   master_->fill_stats(stats);

@@ -39,6 +39,7 @@ class EmbeddedStore final : public Store {
   bool remove(std::string_view key) override;
   Result<void> flush() override;
   StoreStats stats() const override;
+  std::uint64_t held() const override;
 
   // Lets another process read: a pin table of its own, and the files that SharedStoreReader::open maps. Segments are
   // opened through this store, so in this process or a forked child.

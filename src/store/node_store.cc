@@ -377,6 +377,12 @@ std::size_t NodeStore::blocks_total() const {
   return last_stats_.blocks_total;
 }
 
+std::uint64_t NodeStore::held() const {
+  const std::uint64_t pinned = link_.membership()->reader().pins_held();  // reservations and spares among them
+  MutexLock lock(mutex_);
+  return pinned - std::min<std::uint64_t>(pinned, spares_.size());
+}
+
 StoreStats NodeStore::stats() const {
   (void)ask_stats();
   StoreStats stats;

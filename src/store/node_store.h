@@ -46,6 +46,7 @@ class NodeStore final : public Store {
   Result<void> flush() override { return {}; }  // the disk is the master's, and so is its queue
   // The node's; pins, reservations and blocks_pinned are this process's. As of the last answer while there is none.
   StoreStats stats() const override;
+  std::uint64_t held() const override;
 
  private:
   explicit NodeStore(StoreOptions options);

@@ -228,6 +228,9 @@ class Store {
   // once without any. kIo when writes failed or were dropped since the last flush.
   virtual Result<void> flush() = 0;
   virtual StoreStats stats() const = 0;
+  // Pins and reservations that exist of this store, without asking anybody: 0 when its user has given all back. Walks
+  // the index.
+  virtual std::uint64_t held() const = 0;
   const StoreOptions& options() const { return options_; }
 
  protected:
