@@ -87,6 +87,18 @@ Result<Mapping> Mapping::nameless_file(const std::string& folder, std::size_t si
   return map(fd.get(), size, Access::kReadWrite, folder);
 }
 
+Result<Mapping> Mapping::new_file(const std::string& path, std::size_t size) {
+  const UniqueFd fd(::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd) return Failure(os_error("create", path));
+  if (size == 0) return Mapping();
+  Result<void> reserved = reserve_pages(fd.get(), size, path);
+  if (!reserved) {
+    ::unlink(path.c_str());
+    return Failure(std::move(reserved).error());
+  }
+  return map(fd.get(), size, Access::kReadWrite, path);
+}
+
 Result<UniqueFd> create_memfd(const std::string& name, std::size_t size) {
   // The kernel would hand out pages until it has to kill somebody, so a size beyond all reason is refused beforehand.
   const std::uint64_t available = available_memory();

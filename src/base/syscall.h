@@ -62,6 +62,8 @@ class Mapping {
 
   // Shared mapping of the first `size` bytes of `fd`; `name` is for messages. The fd may be closed afterwards.
   static Result<Mapping> map(int fd, std::size_t size, Access access, std::string_view name);
+  // A new file at `path`, which mustn't exist, with its pages reserved. On failure nothing is left there.
+  static Result<Mapping> new_file(const std::string& path, std::size_t size);
   // Private memory from the OS, zeroed, page aligned; asks for huge pages where `size` is worth it.
   static Result<Mapping> anonymous(std::size_t size);
 

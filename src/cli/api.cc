@@ -21,8 +21,6 @@ namespace {
 // What the last answers get to reach their clients, though the time for draining is over.
 constexpr Nanos kLastAnswersTimeout = std::chrono::seconds(1);
 
-Nanos nanos_of(double seconds) { return std::chrono::duration_cast<Nanos>(std::chrono::duration<double>(seconds)); }
-
 http::ServerOptions server_options_of(const Settings& settings, const Serving& serving) {
   http::ServerOptions options;
   options.http.host = settings.text("host");
@@ -30,7 +28,7 @@ http::ServerOptions server_options_of(const Settings& settings, const Serving& s
   options.served_model_name = settings.text("served-model-name");
   options.adapters = serving.adapters();
   options.api_key = settings.text_or("api-key", "");
-  options.request_timeout = nanos_of(settings.seconds("request-timeout-s"));
+  options.request_timeout = nanos_of(settings, "request-timeout-s");
   return options;
 }
 
@@ -62,7 +60,7 @@ Result<int> run(const Settings& settings) {
   if (!quiet) fmt::print(stderr, "nano-mooncake api: {}\n", serving.description());
   fmt::print(stderr, "ready {}\n", server->url());
   NMC_RETURN_IF_ERROR(stop.wait());
-  drain(*server, serving.runtime(), nanos_of(settings.seconds("drain-timeout-s")), quiet);
+  drain(*server, serving.runtime(), nanos_of(settings, "drain-timeout-s"), quiet);
   return kExitDone;
 }
 

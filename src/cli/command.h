@@ -14,6 +14,7 @@ namespace nmc::cli {
 struct Command {
   std::string name;       // "demo"; also run as nano-mooncake-demo
   std::string link = {};  // a further name it is run under: "mooncake_http_metadata_server"; "": none
+  bool internal = false;  // started by other commands only: not listed
   bool gflags = false;    // takes -flag, and --noflag for a switch, as programs built on gflags do
   std::string summary;    // one line for the list of commands
   std::string purpose;    // what --help says first; paragraphs separated by an empty line
@@ -33,6 +34,8 @@ Command likelihood_command();
 Command store_bench_command();
 Command http_metadata_server_command();
 Command master_command();
+Command worker_command();
+Command keeper_command();
 
 // In the order of the list that `nano-mooncake --help` prints.
 std::vector<Command> all_commands();

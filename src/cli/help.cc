@@ -108,7 +108,9 @@ std::string program_help(std::span<const Command> commands) {
   text += "Usage: nano-mooncake COMMAND [flags]\n\nCommands:\n";
   std::size_t width = 0;
   for (const Command& command : commands) width = std::max(width, command.name.size());
-  for (const Command& command : commands) text += fmt::format("  {:<{}}  {}\n", command.name, width, command.summary);
+  for (const Command& command : commands) {
+    if (!command.internal) text += fmt::format("  {:<{}}  {}\n", command.name, width, command.summary);
+  }
   text += "\n" +
           wrap(
               "`nano-mooncake COMMAND --help` tells a command's flags, `nano-mooncake --version` what this build is. "

@@ -23,6 +23,8 @@ Result<Enum> choice(const Settings& settings, std::string_view name, const char*
   return unsupported("{}: {} is not supported by this version", settings.where(name), settings.text(name));
 }
 
+}  // namespace
+
 Result<store::StoreOptions> store_options_of(const Settings& settings, std::size_t block_bytes) {
   store::StoreOptions options;
   if (settings.text("store") != "embedded") {
@@ -63,8 +65,6 @@ Result<std::vector<http::ServedAdapter>> load_adapters(const Settings& settings,
   return adapters;
 }
 
-}  // namespace
-
 int threads_of(const Settings& settings) {
   const auto threads = static_cast<int>(settings.integer("threads"));
   return threads == 0 ? available_cpus() : threads;
@@ -81,7 +81,8 @@ Result<engine::RuntimeOptions> runtime_options_of(const Settings& settings) {
   using engine::Reuse;
   using engine::Transfer;
   engine::RuntimeOptions options;
-  NMC_ASSIGN_OR_RETURN(options.mode, choice(settings, "mode", engine::mode_name, {Mode::kMonolithic, Mode::kPd}));
+  NMC_ASSIGN_OR_RETURN(options.mode,
+                       choice(settings, "mode", engine::mode_name, {Mode::kMonolithic, Mode::kPd, Mode::kPdProcess}));
   NMC_ASSIGN_OR_RETURN(options.reuse,
                        choice(settings, "reuse", engine::reuse_name, {Reuse::kNone, Reuse::kLocal, Reuse::kGlobal}));
   NMC_ASSIGN_OR_RETURN(options.transfer, choice(settings, "transfer", engine::transfer_name,
@@ -91,11 +92,21 @@ Result<engine::RuntimeOptions> runtime_options_of(const Settings& settings) {
   options.max_running = settings.count("max-running");
   options.max_batch_tokens = settings.count("max-batch-tokens");
   options.max_context = settings.count("max-context");
+  for (const char* name : {"prefill", "decode"}) {
+    if (options.mode != Mode::kPdProcess && settings.integer(name) != 1)
+      return unsupported("{}: {}: several workers of a kind, or none, are processes: --mode pd-process",
+                         settings.where(name), settings.integer(name));
+  }
   return options;
+}
+
+Nanos nanos_of(const Settings& settings, std::string_view name) {
+  return std::chrono::duration_cast<Nanos>(std::chrono::duration<double>(settings.seconds(name)));
 }
 
 Result<Serving> Serving::create(const Settings& settings) {
   NMC_ASSIGN_OR_RETURN(engine::RuntimeOptions options, runtime_options_of(settings));
+  if (options.mode == engine::Mode::kPdProcess) return create_with_processes(settings, std::move(options));
   Serving serving;
   serving.pool_ = std::make_unique<ThreadPool>(threads_of(settings));
   NMC_ASSIGN_OR_RETURN(model::Model model,
@@ -111,12 +122,31 @@ Result<Serving> Serving::create(const Settings& settings) {
   return serving;
 }
 
+Result<Serving> Serving::create_with_processes(const Settings& settings, engine::RuntimeOptions options) {
+  Serving serving;
+  NMC_ASSIGN_OR_RETURN(WorkerProcesses processes, WorkerProcesses::begin(settings));
+  serving.processes_ = std::make_unique<WorkerProcesses>(std::move(processes));
+  serving.pool_ = std::make_unique<ThreadPool>(threads_of(settings));
+  NMC_ASSIGN_OR_RETURN(model::Model model, model::load_model(settings.text("model"), dtype_of(settings), *serving.pool_,
+                                                             serving.processes_->pack_options()));
+  serving.model_ = std::make_unique<model::Model>(std::move(model));
+  NMC_ASSIGN_OR_RETURN(serving.adapters_, load_adapters(settings, *serving.model_, *serving.pool_));
+  const kv::Namespace ns = serving.model_->kv_namespace(options.block_tokens);
+  NMC_ASSIGN_OR_RETURN(serving.store_, serving.processes_->join_store(settings, ns.layout.block_bytes()));
+  options.eos_ids = serving.model_->eos_ids();
+  NMC_ASSIGN_OR_RETURN(serving.runtime_, serving.processes_->start_workers(settings, std::move(options),
+                                                                           serving.model_->config, ns,
+                                                                           *serving.store_));
+  return serving;
+}
+
 std::string Serving::description() const {
   const engine::RuntimeOptions& options = runtime_->options();
   const model::Decoder& decoder = *model_->decoder;
   std::string mode = engine::mode_name(options.mode);
   if (options.mode != engine::Mode::kMonolithic)
     mode += fmt::format(" ({} hand-over)", engine::transfer_name(options.transfer));
+  if (processes_ != nullptr) mode += fmt::format(" of {} workers", runtime_->status().workers.size());
   std::string disk;
   if (!store_->options().disk_dir.empty()) {
     disk =

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "cli/settings.h"
+#include "cli/worker_processes.h"
 #include "engine/runtime.h"
 #include "http/server.h"
 #include "model/model.h"
@@ -39,7 +40,10 @@ class Serving {
  private:
   Serving() = default;
 
+  static Result<Serving> create_with_processes(const Settings& settings, engine::RuntimeOptions options);
+
   // Declared in the order of need: destroyed last to first.
+  std::unique_ptr<WorkerProcesses> processes_;  // of mode pd-process, else null
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<model::Model> model_;
   std::vector<http::ServedAdapter> adapters_;
@@ -49,6 +53,10 @@ class Serving {
 
 // The parts of it that need no model.
 int threads_of(const Settings& settings);
+Nanos nanos_of(const Settings& settings, std::string_view name);  // of a setting in seconds
+Result<store::StoreOptions> store_options_of(const Settings& settings, std::size_t block_bytes);
+Result<std::vector<http::ServedAdapter>> load_adapters(const Settings& settings, const model::Model& model,
+                                                       ThreadPool& pool);
 Dtype dtype_of(const Settings& settings);
 Result<engine::RuntimeOptions> runtime_options_of(const Settings& settings);
 

@@ -51,15 +51,17 @@ std::vector<Setting> model_settings() {
   };
 }
 
+bool is_remote_workers(std::string_view text) { return parse_remote_workers(text).has_value(); }
+
 std::vector<Setting> runtime_settings() {
   return {
       {.name = "mode",
        .kind = Kind::kChoice,
        .placeholder = "monolithic|pd|pd-process",
        .default_text = "monolithic",
-       .help = "One worker for both stages, or prefill and decode on workers of their own.",
-       .choices = {"monolithic", "pd", "pd-process"},
-       .unsupported = {"pd-process"}},
+       .help = "One worker for both stages, or prefill and decode on workers of their own: threads of this process, or "
+               "processes that may die without harm.",
+       .choices = {"monolithic", "pd", "pd-process"}},
       {.name = "reuse",
        .kind = Kind::kChoice,
        .placeholder = "none|local|global",
@@ -70,18 +72,59 @@ std::vector<Setting> runtime_settings() {
        .kind = Kind::kInteger,
        .placeholder = "N",
        .default_text = "1",
-       .help = "Prefill workers of mode pd.",
-       .low = 1,
-       .high = 64,
-       .only = {"1"}},
+       .help = "Prefill workers of mode pd-process; mode pd has one.",
+       .low = 0,
+       .high = 32},
       {.name = "decode",
        .kind = Kind::kInteger,
        .placeholder = "N",
        .default_text = "1",
-       .help = "Decode workers of mode pd.",
+       .help = "Decode workers of mode pd-process; mode pd has one.",
+       .low = 0,
+       .high = 32},
+      {.name = "router",
+       .kind = Kind::kChoice,
+       .placeholder = "POLICY",
+       .default_text = "prefix+load",
+       .help = "How a worker is chosen among several: in turn, by the fewest tokens to do, by the longest known prefix, "
+               "or by the fewest tokens until the request is done, known prefix deducted.",
+       .choices = {"round-robin", "least-load", "prefix", "prefix+load"}},
+      {.name = "recovery",
+       .kind = Kind::kChoice,
+       .placeholder = "fail|retry-once|retry-other",
+       .default_text = "retry-once",
+       .help = "What becomes of a request whose worker process died: it fails; it goes on, once, at another or at the "
+               "same one restarted; the same, but never at the one that died.",
+       .choices = {"fail", "retry-once", "retry-other"}},
+      {.name = "worker-timeout-s",
+       .kind = Kind::kSeconds,
+       .placeholder = "S",
+       .default_text = "5",
+       .help = "Seconds of silence after which a worker process is given up and, if it is ours, killed.",
        .low = 1,
-       .high = 64,
-       .only = {"1"}},
+       .high = 3600},
+      {.name = "handover-lease-s",
+       .kind = Kind::kSeconds,
+       .placeholder = "S",
+       .default_text = "10",
+       .help = "Seconds that a prefill worker process keeps KV for a decode worker that gives no sign of life.",
+       .low = 1,
+       .high = 3600},
+      {.name = "remote-workers",
+       .kind = Kind::kText,
+       .placeholder = "ROLE@HOST:PORT[,...]",
+       .default_text = "",
+       .help = "Further workers of mode pd-process on other hosts, started there by `nano-mooncake worker`: "
+               "decode@10.0.0.7:9000. Takes --transfer tcp. Default: none.",
+       .accepts = is_remote_workers,
+       .accepted = "prefill@HOST:PORT or decode@HOST:PORT, several separated by commas"},
+      {.name = "worker-host",
+       .kind = Kind::kText,
+       .placeholder = "ADDRESS",
+       .default_text = "127.0.0.1",
+       .help = "With --transfer tcp: the address at which workers of this host give KV to others. Beyond loopback it "
+               "takes a token.",
+       .source = Source::kEverywhere},
       {.name = "transfer",
        .kind = Kind::kChoice,
        .placeholder = "direct|shm|tcp",
@@ -242,6 +285,21 @@ std::optional<std::vector<AdapterSpec>> parse_adapter_list(std::string_view text
     if (equals == 0 || equals == one.npos || equals + 1 == one.size()) return std::nullopt;
     adapters.push_back({std::string(one.substr(0, equals)), std::string(one.substr(equals + 1))});
     if (one.size() == text.size()) return adapters;
+    text.remove_prefix(one.size() + 1);
+  }
+}
+
+std::optional<std::vector<RemoteWorker>> parse_remote_workers(std::string_view text) {
+  std::vector<RemoteWorker> workers;
+  while (true) {
+    const std::string_view one = text.substr(0, text.find(','));
+    const std::size_t at = one.find('@');
+    const std::string_view role = one.substr(0, at);
+    if (at == one.npos || (role != "prefill" && role != "decode")) return std::nullopt;
+    const auto address = net::Address::parse(one.substr(at + 1));
+    if (!address || address->carrier != net::Carrier::kTcp) return std::nullopt;
+    workers.push_back({std::string(role), *address});
+    if (one.size() == text.size()) return workers;
     text.remove_prefix(one.size() + 1);
   }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/setting.h"
+#include "net/address.h"
 
 namespace nmc::cli {
 
@@ -18,6 +19,14 @@ struct AdapterSpec {
 };
 // "NAME=DIR,NAME=DIR"; nullopt when it is something else.
 std::optional<std::vector<AdapterSpec>> parse_adapter_list(std::string_view text);
+
+// A worker of another host.
+struct RemoteWorker {
+  std::string role;  // "prefill", "decode"
+  net::Address address;
+};
+// "decode@10.0.0.7:9000,prefill@10.0.0.8:9000"; nullopt when it is something else.
+std::optional<std::vector<RemoteWorker>> parse_remote_workers(std::string_view text);
 
 // All of them, in the order in which help and `config` show them.
 std::vector<Setting> serving_settings();

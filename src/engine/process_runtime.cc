@@ -67,6 +67,7 @@ struct ProcessRuntime::Live {
 struct ProcessRuntime::WorkerState {
   std::unique_ptr<WorkerLink> link;
   bool up = false, was_up = false;
+  Nanos heard{0};  // of it last
   std::size_t ups = 0;
   WorkerHello hello;
   WorkerFigures figures;
@@ -101,7 +102,8 @@ ProcessRuntime::ProcessRuntime(ProcessRuntimeOptions options, const model::Model
                            .hello = {.ns = ns_.digest(),
                                      .layout = ns_.layout.to_string(),
                                      .transfer = transfer_name(options_.transfer),
-                                     .heartbeat = options.worker_deadline / kHeartbeatsInDeadline},
+                                     .heartbeat = std::min(options.worker_deadline, handover_lease_) /
+                                                  kHeartbeatsInDeadline},
                            .token = options.token,
                            .deadline = options.worker_deadline};
     WorkerLinkHooks hooks;
@@ -110,6 +112,7 @@ ProcessRuntime::ProcessRuntime(ProcessRuntimeOptions options, const model::Model
     hooks.on_event = [this, index](const WorkerEvent& event) { on_event(index, event); };
     hooks.on_figures = [this, index](const WorkerFigures& figures) {
       MutexLock lock(mutex_);
+      workers_[index]->heard = options_.clock->now();
       const bool had_lacked = std::exchange(workers_[index]->figures, figures).lacks_memory;
       if (had_lacked && !figures.lacks_memory) dispatch_locked();
     };
@@ -627,14 +630,14 @@ std::vector<ProcessRuntime::Ended> ProcessRuntime::end_overdue(Nanos now) {
   return ended;
 }
 
-// As long as the taker lives, however slow it is.
+// As long as the taker gives signs of life, however slow it is.
 void ProcessRuntime::renew_handovers(Nanos now) {
   if (now - renewed_ < handover_lease_ / 3) return;
   renewed_ = now;
   for (const auto& [handover, live] : by_handover_) {
     if (!live->handed_over || live->producer == kNoWorker) continue;
     const bool waits = live->stage == Live::Stage::kToDecode;
-    const bool taken = live->stage == Live::Stage::kDecode && workers_[live->consumer]->up;
+    const bool taken = live->stage == Live::Stage::kDecode && now - workers_[live->consumer]->heard < handover_lease_ / 2;
     if (waits || taken) workers_[live->producer]->link->send(WorkerOp::kRenew, body_of(handover));
   }
 }

@@ -76,15 +76,16 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const ModelConfig& config, Weig
   return std::unique_ptr<Decoder>(new Decoder(std::move(impl)));
 }
 
-Result<std::unique_ptr<Decoder>> Decoder::load(const Checkpoint& checkpoint, Dtype dtype, ThreadPool& pool) {
+Result<std::unique_ptr<Decoder>> Decoder::load(const Checkpoint& checkpoint, Dtype dtype, ThreadPool& pool,
+                                               const PackOptions& options) {
   CheckpointWeights weights(checkpoint, pool);
-  return create(checkpoint.config(), weights, dtype, pool);
+  return create(checkpoint.config(), weights, dtype, pool, options);
 }
 
 Result<std::unique_ptr<Decoder>> Decoder::random(const ModelConfig& config, std::uint64_t seed, Dtype dtype,
-                                                 ThreadPool& pool) {
+                                                 ThreadPool& pool, const PackOptions& options) {
   RandomWeights weights(seed, pool);
-  return create(config, weights, dtype, pool);
+  return create(config, weights, dtype, pool, options);
 }
 
 Decoder::Decoder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

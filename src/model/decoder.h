@@ -53,10 +53,11 @@ class Decoder {
   // cache's.
   static Result<std::unique_ptr<Decoder>> create(const ModelConfig& config, WeightSource& weights, Dtype dtype,
                                                  ThreadPool& pool, const PackOptions& options = {});
-  static Result<std::unique_ptr<Decoder>> load(const Checkpoint& checkpoint, Dtype dtype, ThreadPool& pool);
+  static Result<std::unique_ptr<Decoder>> load(const Checkpoint& checkpoint, Dtype dtype, ThreadPool& pool,
+                                               const PackOptions& options = {});
   // Random weights drawn from `seed`, the same on every machine (RandomWeights).
   static Result<std::unique_ptr<Decoder>> random(const ModelConfig& config, std::uint64_t seed, Dtype dtype,
-                                                 ThreadPool& pool);
+                                                 ThreadPool& pool, const PackOptions& options = {});
   ~Decoder();
 
   const ModelConfig& config() const;

@@ -1,9 +1,11 @@
 #include "model/decoder_weights.h"
 
+#include <array>
 #include <cstring>
 #include <span>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "model/cache_folder.h"
 
@@ -14,10 +16,28 @@ using kernels::PackedMatrix;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
+// What a file of packed weights begins with.
+struct SharedHeader {
+  std::array<char, 8> magic = {'N', 'M', 'C', 'P', 'A', 'C', 'K', '\n'};
+  std::uint32_t version = 1;
+  std::uint32_t dtype = 0;            // of the matrices
+  std::uint64_t bytes = 0;            // of the file
+  Digest layout;                      // what else shapes it: the config, kernels' instruction level and numerics
+  std::uint32_t digest_bytes = 0;     // of the weights' digest
+  std::array<char, 512> digest = {};  // its text
+  std::uint32_t complete = 0;         // 1, stored last
+};
+constexpr std::size_t kHeaderBytes = 4096;
+static_assert(sizeof(SharedHeader) <= kHeaderBytes);
+
+Digest shared_layout(const ModelConfig& config) {
+  return sha256(fmt::format("{}\n{}\n{}", config.digest_text(), kernels::instruction_level(), kernels::kNumericsVersion));
+}
+
 // Hands out 64-byte aligned pieces of memory whose size is known beforehand.
 class Arena {
  public:
-  explicit Arena(Mapping& memory) : memory_(memory) {}
+  Arena(Mapping& memory, std::size_t from) : memory_(memory), used_(from) {}
 
   std::byte* take(std::size_t bytes) {
     std::byte* piece = memory_.data() + used_;
@@ -28,7 +48,7 @@ class Arena {
 
  private:
   Mapping& memory_;
-  std::size_t used_ = 0;
+  std::size_t used_;
 };
 
 // Bytes of all packed weights of a shape, each piece rounded up as Arena does.
@@ -52,11 +72,11 @@ struct Part {
   std::size_t rows;
 };
 
-// Reads tensors of a source and lays them into the arena.
+// Reads tensors of a source and lays them into the arena; where they lie there already, says where.
 class Packer {
  public:
-  Packer(WeightSource& source, Arena& arena, Dtype dtype, ThreadPool& pool)
-      : source_(source), arena_(arena), dtype_(dtype), pool_(pool) {}
+  Packer(WeightSource& source, Arena& arena, Dtype dtype, ThreadPool& pool, bool filled)
+      : source_(source), arena_(arena), dtype_(dtype), pool_(pool), filled_(filled) {}
 
   Result<const float*> norm(const std::string& name, std::size_t size) {
     float* to = take_floats(size);
@@ -82,6 +102,7 @@ class Packer {
     std::size_t rows = 0;
     for (const Part& part : parts) rows += part.rows;
     PackedMatrix packed{arena_.take(kernels::packed_bytes(rows, columns, dtype_)), rows, columns, dtype_};
+    if (filled_) return packed;
     NMC_ASSIGN_OR_RETURN(const Weights stacked, stack(parts, columns));
     kernels::pack_matrix(pool_, stacked.data, stacked.dtype, rows, columns, const_cast<std::byte*>(packed.data), dtype_,
                          0, rows);
@@ -90,8 +111,9 @@ class Packer {
 
   // A row-major table in the packed dtype, for gather_row().
   Result<const std::byte*> table(const std::string& name, std::size_t rows, std::size_t columns) {
-    NMC_ASSIGN_OR_RETURN(const Weights weights, source_.tensor(name, rows, columns));
     std::byte* to = arena_.take(rows * columns * dtype_bytes(dtype_));
+    if (filled_) return to;
+    NMC_ASSIGN_OR_RETURN(const Weights weights, source_.tensor(name, rows, columns));
     const auto* from = static_cast<const std::byte*>(weights.data);
     if (weights.dtype == dtype_) {
       std::memcpy(to, from, rows * columns * dtype_bytes(dtype_));
@@ -111,6 +133,7 @@ class Packer {
   float* take_floats(std::size_t count) { return reinterpret_cast<float*>(arena_.take(count * sizeof(float))); }
 
   Result<void> read_vector(const std::string& name, std::size_t size, float* to) {
+    if (filled_) return {};
     NMC_ASSIGN_OR_RETURN(const Weights weights, source_.tensor(name, 1, size));
     kernels::gather_row(static_cast<const std::byte*>(weights.data), weights.dtype, 0, size, to);
     return {};
@@ -150,6 +173,7 @@ class Packer {
   Arena& arena_;
   Dtype dtype_;
   ThreadPool& pool_;
+  const bool filled_;
   std::vector<std::byte> stacked_;
 };
 
@@ -195,19 +219,66 @@ Result<Mapping> memory_for(std::size_t bytes, const PackOptions& options) {
   return Mapping::nameless_file(folder.string(), bytes);
 }
 
+// Mapped as its maker left it.
+Result<Mapping> open_shared(const ModelConfig& config, const Path& file, SharedHeader& header) {
+  NMC_ASSIGN_OR_RETURN(Mapping memory, map_file(file));
+  if (memory.size() < kHeaderBytes) return corrupt("packed weights {}: {} bytes", file.string(), memory.size());
+  std::memcpy(&header, memory.data(), sizeof header);
+  const SharedHeader ours;
+  if (header.magic != ours.magic || header.version != ours.version || header.layout != shared_layout(config) ||
+      header.dtype > static_cast<std::uint32_t>(Dtype::kF16))
+    return version_mismatch("packed weights {}: of another model, release or machine", file.string());
+  const std::size_t expected = kHeaderBytes + packed_weight_bytes(config, static_cast<Dtype>(header.dtype));
+  if (header.complete != 1 || header.bytes != memory.size() || memory.size() != expected ||
+      header.digest_bytes > header.digest.size())
+    return corrupt("packed weights {}: {} bytes, expected {}", file.string(), memory.size(), expected);
+  return memory;
+}
+
+void write_header(const ModelConfig& config, const DecoderWeights& weights, Mapping& memory) {
+  NMC_REQUIRE(weights.digest.size() <= SharedHeader().digest.size(), "digest={}", weights.digest);
+  SharedHeader header;
+  header.dtype = static_cast<std::uint32_t>(weights.dtype);
+  header.bytes = memory.size();
+  header.layout = shared_layout(config);
+  header.digest_bytes = static_cast<std::uint32_t>(weights.digest.size());
+  std::memcpy(header.digest.data(), weights.digest.data(), weights.digest.size());
+  header.complete = 1;
+  std::memcpy(memory.data(), &header, sizeof header);
+}
+
 }  // namespace
 
 Result<DecoderWeights> DecoderWeights::pack(const ModelConfig& config, WeightSource& source, Dtype dtype,
                                             ThreadPool& pool, const PackOptions& options) {
-  if (dtype != Dtype::kF32) {  // f16 weights keep their bits
-    NMC_ASSIGN_OR_RETURN(const Weights probe, source.tensor("model.embed_tokens.weight", config.vocab, config.hidden));
-    if (probe.dtype == Dtype::kF16) dtype = Dtype::kF16;
+  using Share = PackOptions::Share;
+  const bool filled = options.share == Share::kMap;
+  SharedHeader header;
+  Mapping memory;
+  if (filled) {
+    NMC_ASSIGN_OR_RETURN(memory, open_shared(config, options.shared_file, header));
+    const auto packed = static_cast<Dtype>(header.dtype);
+    if (packed != dtype && !(packed == Dtype::kF16 && dtype == Dtype::kBf16))
+      return version_mismatch("packed weights {}: of {}, expected {}", options.shared_file.string(),
+                              dtype_name(packed), dtype_name(dtype));
+    dtype = packed;
+  } else {
+    if (dtype != Dtype::kF32) {  // f16 weights keep their bits
+      NMC_ASSIGN_OR_RETURN(const Weights probe,
+                           source.tensor("model.embed_tokens.weight", config.vocab, config.hidden));
+      if (probe.dtype == Dtype::kF16) dtype = Dtype::kF16;
+    }
+    const std::size_t bytes = packed_weight_bytes(config, dtype);
+    if (options.share == Share::kMake) {
+      NMC_ASSIGN_OR_RETURN(memory, Mapping::new_file(options.shared_file.string(), kHeaderBytes + bytes));
+    } else {
+      NMC_ASSIGN_OR_RETURN(memory, memory_for(bytes, options));
+    }
   }
-  NMC_ASSIGN_OR_RETURN(Mapping memory, memory_for(packed_weight_bytes(config, dtype), options));
   DecoderWeights weights(std::move(memory));
   weights.dtype = dtype;
-  Arena arena(weights.memory_);
-  Packer packer(source, arena, dtype, pool);
+  Arena arena(weights.memory_, options.share == Share::kNo ? 0 : kHeaderBytes);
+  Packer packer(source, arena, dtype, pool, filled);
   NMC_ASSIGN_OR_RETURN(weights.embedding, packer.table("model.embed_tokens.weight", config.vocab, config.hidden));
   for (std::size_t layer = 0; layer < config.layers; ++layer) {
     NMC_ASSIGN_OR_RETURN(LayerWeights packed, pack_layer(config, layer, packer));
@@ -216,7 +287,8 @@ Result<DecoderWeights> DecoderWeights::pack(const ModelConfig& config, WeightSou
   NMC_ASSIGN_OR_RETURN(weights.final_norm, packer.norm("model.norm.weight", config.hidden));
   const Part head[] = {{config.tie_embeddings ? "model.embed_tokens" : "lm_head", config.vocab}};
   NMC_ASSIGN_OR_RETURN(weights.head, packer.matrix(head, config.hidden));
-  weights.digest = source.digest();
+  weights.digest = filled ? std::string(header.digest.data(), header.digest_bytes) : source.digest();
+  if (options.share == Share::kMake) write_header(config, weights, weights.memory_);
   return weights;
 }
 

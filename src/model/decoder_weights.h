@@ -44,12 +44,19 @@ struct PackOptions {
   // is.
   std::uint64_t in_memory_max = total_memory() / 2;
   Path folder = {};  // empty: cache_folder()
+
+  // Processes of one host share packed weights by a file in memory: the first makes it, and whoever has the same model
+  // maps it. Byte layout: docs/formats.md, "Packed weights".
+  enum class Share { kNo, kMake, kMap };
+  Share share = Share::kNo;
+  Path shared_file = {};
 };
 
 // Immutable after pack(); owns what its pointers point at.
 class DecoderWeights {
  public:
-  // 16-bit panels for kBf16 (an f16 source stays f16), f32 for kF32. Norms and biases are f32.
+  // 16-bit panels for kBf16 (an f16 source stays f16), f32 for kF32. Norms and biases are f32. Mapped from a file,
+  // nothing of `source` is read; kVersionMismatch: the file is of another model, dtype or machine.
   static Result<DecoderWeights> pack(const ModelConfig& config, WeightSource& source, Dtype dtype, ThreadPool& pool,
                                      const PackOptions& options);
 

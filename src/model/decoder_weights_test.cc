@@ -47,5 +47,36 @@ TEST(DecoderWeightsTest, AFolderThatCantBeWrittenIsNamed) {
   EXPECT_THAT(decoder.error().message, HasSubstr("/nonexistent/folder"));
 }
 
+TEST(DecoderWeightsTest, ProcessesOfAHostMapWhatOneOfThemPacked) {
+  ThreadPool pool(2);
+  TemporaryFolder folder = *TemporaryFolder::create();
+  const Path file = folder.path() / "weights";
+  const auto own = make(pool, {});
+  const auto made = make(pool, {.share = PackOptions::Share::kMake, .shared_file = file});
+  ASSERT_TRUE(own && made) << made.error().message;
+  const auto mapped = make(pool, {.share = PackOptions::Share::kMap, .shared_file = file});
+  ASSERT_TRUE(mapped) << mapped.error().message;
+  EXPECT_EQ(logits_of(**mapped, pool), logits_of(**own, pool));
+  EXPECT_EQ((*mapped)->weights_digest(), (*own)->weights_digest());
+}
+
+TEST(DecoderWeightsTest, PackedWeightsOfAnotherKindAreRefused) {
+  ThreadPool pool(2);
+  TemporaryFolder folder = *TemporaryFolder::create();
+  const Path file = folder.path() / "weights";
+  const PackOptions map{.share = PackOptions::Share::kMap, .shared_file = file};
+  ASSERT_TRUE(make(pool, {.share = PackOptions::Share::kMake, .shared_file = file}));
+  RandomWeights weights(1, pool);
+  EXPECT_EQ(Decoder::create(tiny_config(), weights, Dtype::kF32, pool, map).error().code, ErrorCode::kVersionMismatch);
+  ModelConfig other = tiny_config();
+  other.rope_theta *= 2;
+  EXPECT_EQ(Decoder::create(other, weights, Dtype::kBf16, pool, map).error().code, ErrorCode::kVersionMismatch);
+  std::filesystem::resize_file(file, *file_size(file) - 1);
+  EXPECT_EQ(make(pool, map).error().code, ErrorCode::kCorrupt);
+  std::filesystem::resize_file(file, 100);
+  EXPECT_EQ(make(pool, map).error().code, ErrorCode::kCorrupt);
+  EXPECT_FALSE(make(pool, {.share = PackOptions::Share::kMake, .shared_file = file})) << "it exists";
+}
+
 }  // namespace
 }  // namespace nmc::model

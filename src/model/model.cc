@@ -13,13 +13,13 @@
 namespace nmc::model {
 namespace {
 
-Result<Model> load_tiny(Dtype dtype, ThreadPool& pool) {
+Result<Model> load_tiny(Dtype dtype, ThreadPool& pool, const PackOptions& options) {
   Model model;
   model.name = "tiny";
   model.config = tiny_config();
   model.tokenizer = std::make_unique<ByteTokenizer>();
   model.chat_template = make_byte_chat_template();
-  NMC_ASSIGN_OR_RETURN(model.decoder, make_tiny_decoder(dtype, pool));
+  NMC_ASSIGN_OR_RETURN(model.decoder, make_tiny_decoder(dtype, pool, kTinySeed, options));
   return model;
 }
 
@@ -29,7 +29,7 @@ Result<void> check_vocabulary(const Model& model, const Path& path) {
                           path.string(), model.tokenizer->vocab_size() - 1, model.config.vocab);
 }
 
-Result<Model> load_folder(const Path& folder, Dtype dtype, ThreadPool& pool) {
+Result<Model> load_folder(const Path& folder, Dtype dtype, ThreadPool& pool, const PackOptions& options) {
   NMC_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(folder));
   Model model;
   model.name = folder.filename().empty() ? folder.parent_path().filename().string() : folder.filename().string();
@@ -38,7 +38,7 @@ Result<Model> load_folder(const Path& folder, Dtype dtype, ThreadPool& pool) {
   NMC_ASSIGN_OR_RETURN(model.tokenizer, load_tokenizer(folder));
   NMC_RETURN_IF_ERROR(check_vocabulary(model, folder));
   NMC_ASSIGN_OR_RETURN(model.chat_template, load_chat_template(folder));
-  NMC_ASSIGN_OR_RETURN(model.decoder, Decoder::load(checkpoint, dtype, pool));
+  NMC_ASSIGN_OR_RETURN(model.decoder, Decoder::load(checkpoint, dtype, pool, options));
   return model;
 }
 
@@ -59,7 +59,8 @@ Result<std::unique_ptr<ChatTemplate>> gguf_chat_template(const GgufHeader& heade
                             token_text(header, "tokenizer.ggml.eos_token_id", tokenizer));
 }
 
-Result<Model> load_gguf(const Path& path, std::string name, Dtype dtype, ThreadPool& pool) {
+Result<Model> load_gguf(const Path& path, std::string name, Dtype dtype, ThreadPool& pool,
+                        const PackOptions& options) {
   NMC_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(path));
   Model model;
   model.name = std::move(name);
@@ -68,7 +69,7 @@ Result<Model> load_gguf(const Path& path, std::string name, Dtype dtype, ThreadP
   NMC_RETURN_IF_ERROR(check_vocabulary(model, path));
   NMC_ASSIGN_OR_RETURN(model.chat_template, gguf_chat_template(file.header(), path, *model.tokenizer));
   GgufWeights weights(file, pool);
-  NMC_ASSIGN_OR_RETURN(model.decoder, Decoder::create(model.config, weights, dtype, pool));
+  NMC_ASSIGN_OR_RETURN(model.decoder, Decoder::create(model.config, weights, dtype, pool, options));
   return model;
 }
 
@@ -93,14 +94,15 @@ kv::Namespace Model::kv_namespace(std::uint32_t block_tokens) const {
   return ns;
 }
 
-Result<Model> load_model(const std::string& spec, Dtype dtype, ThreadPool& pool) {
-  if (spec == "tiny") return load_tiny(dtype, pool);
+Result<Model> load_model(const std::string& spec, Dtype dtype, ThreadPool& pool, const PackOptions& options) {
+  if (spec == "tiny") return load_tiny(dtype, pool, options);
   if (spec == "smollm2") {
     NMC_ASSIGN_OR_RETURN(const Path file, smollm2_file());
-    return load_gguf(file, spec, dtype, pool);
+    return load_gguf(file, spec, dtype, pool, options);
   }
-  if (const Path path = spec; path.extension() == ".gguf") return load_gguf(path, path.stem().string(), dtype, pool);
-  return load_folder(spec, dtype, pool);
+  if (const Path path = spec; path.extension() == ".gguf")
+    return load_gguf(path, path.stem().string(), dtype, pool, options);
+  return load_folder(spec, dtype, pool, options);
 }
 
 }  // namespace nmc::model

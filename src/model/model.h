@@ -33,6 +33,6 @@ struct Model {
 
 // `spec` is "tiny" (deterministic random weights, byte tokenizer, made in memory), "smollm2" (smollm2_file()), a GGUF
 // file or a folder in Hugging Face layout.
-Result<Model> load_model(const std::string& spec, Dtype dtype, ThreadPool& pool);
+Result<Model> load_model(const std::string& spec, Dtype dtype, ThreadPool& pool, const PackOptions& options = {});
 
 }  // namespace nmc::model

@@ -43,9 +43,10 @@ ModelConfig tiny_config() {
   return config;
 }
 
-Result<std::unique_ptr<Decoder>> make_tiny_decoder(Dtype dtype, ThreadPool& pool, std::uint64_t seed) {
+Result<std::unique_ptr<Decoder>> make_tiny_decoder(Dtype dtype, ThreadPool& pool, std::uint64_t seed,
+                                                   const PackOptions& options) {
   RandomWeights weights(seed, pool, adjust, "tiny");
-  return Decoder::create(tiny_config(), weights, dtype, pool);
+  return Decoder::create(tiny_config(), weights, dtype, pool, options);
 }
 
 }  // namespace nmc::model

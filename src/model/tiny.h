@@ -15,6 +15,7 @@ namespace nmc::model {
 inline constexpr std::uint64_t kTinySeed = 20240607;
 
 ModelConfig tiny_config();
-Result<std::unique_ptr<Decoder>> make_tiny_decoder(Dtype dtype, ThreadPool& pool, std::uint64_t seed = kTinySeed);
+Result<std::unique_ptr<Decoder>> make_tiny_decoder(Dtype dtype, ThreadPool& pool, std::uint64_t seed = kTinySeed,
+                                                   const PackOptions& options = {});
 
 }  // namespace nmc::model
