@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 
-PATIENCE_S = 60
+PATIENCE_S = 30
 
 
 def prompt(number, words=40):

@@ -4,6 +4,8 @@ import http.client
 import json
 import os
 import signal
+import subprocess
+import threading
 import urllib.parse
 
 import pytest
@@ -108,8 +110,9 @@ STOPPED = [
     ("master", "stopped", {"*": "store.commit=stop@3"}),
 ]
 FULL = [
-    ("prefill", "full", {"direct": "store.call=error*2", "shm": "handover.allocate=error", "tcp": "handover.allocate=error"}),
-    ("decode", "full", {"*": "store.call=error*2"}),
+    ("prefill", "full", {"direct": "store.full=error*3", "shm": "handover.allocate=error",
+                         "tcp": "handover.allocate=error"}),
+    ("decode", "full", {"*": "store.full=error*3"}),
     ("master", "full", {"*": "store.reserve=error*8"}),
 ]
 # The disk is the master's, whoever asks for it.
@@ -180,10 +183,11 @@ def test_recovery_fail_is_a_typed_error_within_the_deadline(start_cluster, alone
     expect_nothing_held(server.url)
 
 
-def test_without_a_spare_worker_a_request_waits_for_the_restart(start_cluster, alone):
-    server = start_cluster("--transfer", "tcp", failpoints="prefill-0:handover.span=exit,decode-0:worker.step=exit@3")
-    assert [answer.bits for answer in complete_all(server.url, PROMPTS[:2])] == [answer.bits for answer in alone[:2]]
-    assert {hit[0] for hit in fired(server.failpoints)} == {"prefill-0", "decode-0"}
+@pytest.mark.parametrize("point", ["prefill-0:handover.span=exit", "decode-0:worker.step=exit@3"])
+def test_without_a_spare_worker_a_request_waits_for_the_restart(start_cluster, alone, point):
+    server = start_cluster("--transfer", "tcp", failpoints=point)
+    assert [answer.bits for answer in complete_all(server.url, PROMPTS)] == [answer.bits for answer in alone]
+    assert [hit[0] for hit in fired(server.failpoints)] == [point.split(":")[0]]
     expect_nothing_held(server.url)
 
 
@@ -264,11 +268,10 @@ def test_a_front_that_is_killed_takes_workers_that_stand_still(start_cluster):
 @pytest.mark.parametrize("transfer", ["direct", "shm"])
 def test_a_taker_that_is_late_for_the_lease_computes_again(start_cluster, alone, transfer):
     """It stands still before it takes its KV until the producer has given that up, and others have used the memory."""
-    point = "handover.receive" if transfer == "direct" else "worker.assign"
+    point = "handover.receive" if transfer == "direct" else "handover.import"
     server = start_cluster("--transfer", transfer, "--reuse", "none", "--handover-lease-s", "1",
                            "--worker-timeout-s", "60", failpoints=f"decode-0:{point}=stop")
     decode = pid_of(server, "decode-0")
-    import threading
     late = []
     asker = threading.Thread(target=lambda: late.append(complete(server.url, PROMPTS[0])))
     asker.start()
@@ -293,7 +296,6 @@ def test_a_taker_that_is_late_for_the_lease_computes_again(start_cluster, alone,
     (("--router", "best"), "--router"),
 ])
 def test_what_cannot_be_started_is_named(bin_dir, flags, said):
-    import subprocess
     folders = shared_folders()
     done = subprocess.run([str(bin_dir / "nano-mooncake-api"), "--port", "0", "--mode", "pd-process", *flags],
                           capture_output=True, text=True, timeout=PATIENCE_S)
@@ -303,7 +305,6 @@ def test_what_cannot_be_started_is_named(bin_dir, flags, said):
 
 
 def test_modes_without_processes_have_one_worker_of_a_kind(bin_dir):
-    import subprocess
     done = subprocess.run([str(bin_dir / "nano-mooncake-api"), "--port", "0", "--mode", "pd", "--prefill", "2"],
                           capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 2 and "--mode pd-process" in done.stderr

@@ -70,7 +70,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
 // Between fork and exec: only what is safe there.
 [[noreturn]] void become(pid_t keeper, int log, char* const* words, char* const* variables) {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != keeper) ::_exit(127);
-  ::signal(SIGPIPE, SIG_DFL);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(number, SIG_DFL);
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(log, STDOUT_FILENO) < 0 || ::dup2(log, STDERR_FILENO) < 0)
     ::_exit(127);
@@ -245,10 +245,10 @@ class KeeperLoop {
 };
 
 Result<int> run(const Settings& settings) {
-  ::setpgid(0, 0);  // the terminal's signals are the server's, which then lets go of this
-  ::signal(SIGINT, SIG_IGN);
-  ::signal(SIGTERM, SIG_IGN);
-  ::signal(SIGPIPE, SIG_IGN);
+  // The terminal's signals are the server's, which then lets go of this. A session of its own and not just a group: the
+  // system hangs up a group whose parent dies while one of its processes stands still.
+  if (::setsid() < 0) return Failure(os_error("setsid", "for a keeper of processes"));
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(number, SIG_IGN);
   NMC_RETURN_IF_ERROR(KeeperLoop(settings.text("folder")).run());
   return kExitDone;
 }

@@ -294,6 +294,7 @@ Result<std::unique_ptr<net::Channel>> KvImports::take_channel(const std::string&
 }
 
 Result<void> KvImports::pull(Import& import) {
+  if (auto hit = failpoint("handover.import")) return Failure(*std::move(hit));
   const Stopwatch reserving(*context_.clock);
   NMC_ASSIGN_OR_RETURN(import.blocks, reserve(import));
   import.metrics.import_ms = reserving.elapsed_ms();

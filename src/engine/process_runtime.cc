@@ -409,7 +409,8 @@ void ProcessRuntime::on_down(std::size_t index, const Error& why) {
 std::optional<ProcessRuntime::Ended> ProcessRuntime::recover(const LivePtr& live, std::size_t index, const Error& why) {
   live->worker = kNoWorker;
   live->ticket = 0;
-  const bool decoding = live->stage == Live::Stage::kDecode;
+  // With its first token out, also if its worker died before it could say that it was done.
+  const bool decoding = !live->generated.empty();
   end_handover(*live);
   live->consumer = kNoWorker;
   if (live->cancelled_at != Nanos{0}) return end_locked(live, FinishReason::kCancelled, std::nullopt);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "store/allocator.h"
@@ -123,6 +124,7 @@ Result<std::vector<Reservation>> NodeStore::reserve_blocks(std::size_t count) {
 
 Result<std::vector<Reservation>> NodeStore::reserve_some(ObjectClass object_class, std::size_t bytes,
                                                          std::size_t count) {
+  if (auto injected = failpoint("store.full")) return resource_exhausted("store: {}", injected->message);
   BodyWriter body;
   put_options(body, {});
   body.put_u8(static_cast<std::uint8_t>(object_class)).put_u8(static_cast<std::uint8_t>(Tenure::kHeld));
