@@ -30,9 +30,9 @@ def start_cluster(start_server, tmp_path):
     started = []
     folders = shared_folders()
 
-    def start(*flags, failpoints="", prefill=1, decode=1, environment=None):
+    def start(*flags, failpoints="", prefill=1, decode=1, memory=MEMORY, environment=None):
         log = tmp_path / f"failpoints-{len(started)}"
-        server = start_server("--mode", "pd-process", "--prefill", prefill, "--decode", decode, *MEMORY, *flags,
+        server = start_server("--mode", "pd-process", "--prefill", prefill, "--decode", decode, *memory, *flags,
                               environment={"NANO_MOONCAKE_FAILPOINTS": failpoints,
                                            "NANO_MOONCAKE_FAILPOINTS_LOG": str(log), **(environment or {})})
         server.failpoints = log
@@ -140,20 +140,19 @@ def test_where_a_spare_worker_lives_a_fault_costs_nothing_but_time(start_cluster
                                                                   transfer, fault):
     name = process if process == "master" else f"{process}-0"
     disk = ("--disk-dir", tmp_path / "disk") if fault.startswith("disk") else ()
+    memory = ("--dram-bytes", "4MiB", "--tail-bytes", "0") if fault == "disk-read" else MEMORY
     server = start_cluster("--transfer", transfer, "--router", "round-robin", "--worker-timeout-s", "1", *disk,
-                           prefill=2, decode=2, failpoints=f"{name}:{point}")
+                           prefill=2, decode=2, memory=memory, failpoints=f"{name}:{point}")
     before = {} if process == "master" else {worker["name"]: worker["pid"] for worker in metrics(server.url)["workers"]}
     answers = complete_all(server.url, PROMPTS)
     if fault == "disk-read":  # asked for where the memory has it no more
-        fill = [prompt(number) for number in range(100, 108)]
-        complete_all(server.url, fill)
+        complete_all(server.url, [prompt(number, words=400) for number in range(100, 106)], max_tokens=1)
         answers = complete_all(server.url, PROMPTS)
     assert [answer.bits for answer in answers] == [answer.bits for answer in alone]
     assert all(answer.status == 200 for answer in answers)
     point_name = point.split("=")[0]
     hits = [hit for hit in fired(server.failpoints) if hit[2] == point_name]
-    if fault != "disk-read":
-        assert hits and all(hit[0] == name for hit in hits), fired(server.failpoints)
+    assert hits and all(hit[0] == name for hit in hits), fired(server.failpoints)
     if before and hits:
         assert {hit[1] for hit in hits} == {before[name]}
     if fault in ("before", "during", "after", "stopped") and process != "master":

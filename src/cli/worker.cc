@@ -24,7 +24,7 @@ Result<engine::WorkerServiceOptions> service_options(const Settings& settings) {
   options.name = settings.text_or("name", options.role);
   NMC_ASSIGN_OR_RETURN(options.runtime, runtime_options_of(settings));
   NMC_ASSIGN_OR_RETURN(options.token, token_of(settings));
-  NMC_ASSIGN_OR_RETURN(const net::Address address, net::Address::parse(settings.text("listen")));
+  NMC_ASSIGN_OR_RETURN(const net::Address address, parse_listen_address(settings.text("listen")));
   options.tcp_host = settings.text_or("kv-host", "");
   if (address.carrier == net::Carrier::kUnix) {
     options.unix_path = address.path;
@@ -97,7 +97,7 @@ Command worker_command() {
        .default_text = "127.0.0.1:9000",
        .help = "Where the server reaches it; port 0 picks a free one. Beyond this host it takes a token "
                "(NANO_MOONCAKE_TOKEN) or --insecure.",
-       .accepts = [](std::string_view text) { return net::Address::parse(text).has_value(); },
+       .accepts = [](std::string_view text) { return parse_listen_address(text).has_value(); },
        .accepted = "HOST:PORT or unix:PATH",
        .source = Source::kFlagOnly},
       {.name = "kv-host",

@@ -206,13 +206,7 @@ Result<std::unique_ptr<engine::Runtime>> WorkerProcesses::start_workers(const Se
   process.worker_deadline = nanos_of(settings, "worker-timeout-s");
   process.handover_lease = nanos_of(settings, "handover-lease-s");
   auto runtime = engine::ProcessRuntime::create(std::move(process), config, ns, store);
-  if (!runtime->wait_ready(kWorkersStart)) {
-    std::string missing;
-    for (const engine::WorkerStatus& worker : runtime->status().workers) {
-      if (worker.state != "ready") missing += (missing.empty() ? "" : ", ") + worker.name;
-    }
-    return unavailable("workers didn't come up within {:g} s: {}", to_ms(kWorkersStart) / 1e3, missing);
-  }
+  NMC_RETURN_IF_ERROR(runtime->wait_ready(kWorkersStart));
   return std::unique_ptr<engine::Runtime>(std::move(runtime));
 }
 

@@ -67,6 +67,7 @@ struct ProcessRuntime::Live {
 struct ProcessRuntime::WorkerState {
   std::unique_ptr<WorkerLink> link;
   bool up = false, was_up = false;
+  std::optional<Error> refused;
   Nanos heard{0};  // of it last
   std::size_t ups = 0;
   WorkerHello hello;
@@ -108,6 +109,12 @@ ProcessRuntime::ProcessRuntime(ProcessRuntimeOptions options, const model::Model
                            .deadline = options.worker_deadline};
     WorkerLinkHooks hooks;
     hooks.on_up = [this, index](const WorkerHello& hello) { on_up(index, hello); };
+    hooks.on_refused = [this, index](const Error& why) {
+      MutexLock lock(mutex_);
+      if (!workers_[index]->refused) log_warning("worker {}: {}", workers_[index]->link->worker().name, why.message);
+      workers_[index]->refused = why;
+      changed_.notify_all();
+    };
     hooks.on_down = [this, index](const Error& why) { on_down(index, why); };
     hooks.on_event = [this, index](const WorkerEvent& event) { on_event(index, event); };
     hooks.on_figures = [this, index](const WorkerFigures& figures) {
@@ -135,14 +142,21 @@ ProcessRuntime::~ProcessRuntime() {
   for (const auto& worker : workers_) worker->link->stop();
 }
 
-bool ProcessRuntime::wait_ready(Nanos timeout) {
+Result<void> ProcessRuntime::wait_ready(Nanos timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   MutexLock lock(mutex_);
-  const auto all_up = [&] { return std::ranges::all_of(workers_, [](const auto& worker) { return worker->was_up; }); };
-  while (!all_up()) {
-    if (!changed_.wait_until(mutex_, deadline)) return all_up();
+  for (;;) {
+    std::string missing;
+    for (const auto& worker : workers_) {
+      if (worker->was_up) continue;
+      const std::string& name = worker->link->worker().name;
+      if (worker->refused) return Failure(Error(*worker->refused).with_context("worker " + name));
+      missing += (missing.empty() ? "" : ", ") + name;
+    }
+    if (missing.empty()) return {};
+    if (!changed_.wait_until(mutex_, deadline))
+      return unavailable("workers didn't come up within {:g} s: {}", to_ms(timeout) / 1e3, missing);
   }
-  return true;
 }
 
 // ---- requests ----
@@ -366,6 +380,7 @@ void ProcessRuntime::on_up(std::size_t index, const WorkerHello& hello) {
   worker.hello = hello;
   worker.figures = {};
   worker.up = worker.was_up = true;
+  worker.refused.reset();
   ++worker.ups;
   log_info("worker {} is up, process {}", worker.link->worker().name, hello.pid);
   dispatch_locked();

@@ -43,8 +43,9 @@ class ProcessRuntime final : public Runtime {
                                                 kv::Namespace ns, store::Store& store);
   ~ProcessRuntime() override;
 
-  // True when each worker was up once, at most after `timeout`.
-  bool wait_ready(Nanos timeout);
+  // Until each worker was up once. kUnavailable: not within `timeout`, with those that lack. What a worker refused this
+  // front for, as soon as one does.
+  Result<void> wait_ready(Nanos timeout);
 
   Result<void> submit(GenerateRequest request, std::shared_ptr<RequestListener> listener) override;
   void cancel(const std::string& id) override;

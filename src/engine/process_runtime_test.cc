@@ -69,7 +69,8 @@ class ProcessRuntimeTest : public ::testing::Test {
     process.worker_deadline = setup.worker_deadline;
     process.handover_lease = setup.lease;
     runtime_ = ProcessRuntime::create(std::move(process), odd_config(), ns(), *store_);
-    ASSERT_TRUE(runtime_->wait_ready(std::chrono::seconds(20)));
+    const auto ready = runtime_->wait_ready(std::chrono::seconds(20));
+    ASSERT_TRUE(ready) << ready.error().message;
   }
 
   kv::KvLayout layout() const { return decoder_->kv_layout(16); }

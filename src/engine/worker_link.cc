@@ -86,18 +86,20 @@ void WorkerLink::wait_before_next_try() {
   }
 }
 
+// It may be starting, or getting rid of an earlier front's work: nothing to speak of.
+void WorkerLink::not_up(const Error& why) {
+  if (why.code == ErrorCode::kPermissionDenied || why.code == ErrorCode::kVersionMismatch ||
+      why.code == ErrorCode::kInvalidArgument) {
+    hooks_.on_refused(why);
+  }
+}
+
 // One life of the worker, as far as it is seen from here.
 void WorkerLink::run_once() {
   auto commander = connect();
-  if (!commander) return;
+  if (!commander) return not_up(commander.error());
   const auto hello = greet(**commander);
-  if (!hello) {
-    // It may be starting, or getting rid of an earlier front's work. What stays so is worth a word, now and then.
-    const Nanos now = real_clock().now();
-    if (now - last_failure_ > std::chrono::seconds(5)) log_warning("{}", hello.error().message);
-    last_failure_ = now;
-    return;
-  }
+  if (!hello) return not_up(hello.error());
   const UniqueFd process = options_.worker.local ? open_process(hello->pid) : UniqueFd();
   auto events = connect();
   if (!events) return;

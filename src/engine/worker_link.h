@@ -38,6 +38,7 @@ struct WorkerLinkOptions {
 // Called on the link's thread, one after another.
 struct WorkerLinkHooks {
   std::function<void(const WorkerHello&)> on_up;
+  std::function<void(const Error&)> on_refused;  // it is there, but isn't for us; it will be asked again
   std::function<void(const WorkerFigures&)> on_figures;
   std::function<void(const WorkerEvent&)> on_event;
   std::function<void(const Error&)> on_down;  // after on_up: all that it had is lost
@@ -69,6 +70,7 @@ class WorkerLink {
 
   void run();
   void run_once();
+  void not_up(const Error& why);
   Result<std::unique_ptr<net::Channel>> connect() const;
   Result<WorkerHello> greet(net::Channel& channel) const;
   Error hear(net::Channel& channel, std::uint64_t session);
@@ -87,7 +89,6 @@ class WorkerLink {
   net::Channel* events_ NMC_GUARDED_BY(mutex_) = nullptr;  // to be interrupted
   net::Channel* commander_ NMC_GUARDED_BY(mutex_) = nullptr;
   std::deque<WorkerEvent> refused_ NMC_GUARDED_BY(mutex_);  // commands that the worker answered with an error
-  Nanos last_failure_{0};
 };
 
 }  // namespace nmc::engine
