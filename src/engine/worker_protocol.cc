@@ -239,7 +239,11 @@ void put_names(BodyWriter& body, std::span<const BlockName> names) {
   }
 }
 std::vector<BlockName> get_names(BodyReader& body) {
+#if defined(NMC_PLANT_WORKER_MESSAGE)  // a deliberate mistake, to see that fuzzing finds it
+  std::vector<BlockName> names(body.get_u32("names"));
+#else
   std::vector<BlockName> names(body.get_count("names", 41));
+#endif
   for (BlockName& name : names) {
     name.key = get_digest(body, "key");
     name.generation = body.get_u64("generation");
