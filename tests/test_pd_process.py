@@ -190,6 +190,29 @@ def test_without_a_spare_worker_a_request_waits_for_the_restart(start_cluster, a
     expect_nothing_held(server.url)
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("point", ["prefill-0:worker.assign=error", "decode-0:worker.assign=error",
+                                   "prefill-0:worker.assign=exit", "decode-0:worker.assign=exit",
+                                   "decode-0:worker.step=exit@5"])
+def test_a_leg_that_fails_is_one_clear_error_and_the_other_is_free_again(start_cluster, alone, point, stream):
+    server = start_cluster("--recovery", "fail", "--transfer", "tcp", failpoints=point)
+    if stream:
+        asked = Stream(server.url, PROMPTS[0], 24)
+        events = list(asked)
+        first_tokens = point.startswith("decode")  # those of the prefill worker are out by then
+        if asked.answer.status == 200:
+            assert "error" in json.loads(events[-1]) and first_tokens
+        else:
+            assert asked.answer.status == 503
+    else:
+        answer = complete(server.url, PROMPTS[0])
+        assert answer.status == 503 and answer.error["code"] == 503
+    expect_nothing_held(server.url)
+    eventually(lambda: all(worker["state"] == "ready" for worker in metrics(server.url)["workers"]), "it doesn't return")
+    assert complete(server.url, PROMPTS[0]).bits == alone[0].bits
+    expect_nothing_held(server.url)
+
+
 def test_retry_other_fails_at_once_where_there_is_no_other(start_cluster):
     server = start_cluster("--recovery", "retry-other", failpoints="decode-0:worker.step=exit@5")
     answer = complete(server.url, PROMPTS[0])

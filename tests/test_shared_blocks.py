@@ -151,3 +151,46 @@ def test_a_store_without_memory_asks_for_some(host, start_server):
     host.start_master()
     with pytest.raises(AssertionError, match="--dram-bytes"):
         start_server("--store", host.server, "--dram-bytes", "0")
+
+
+def salted(server, salt, prompt=PROMPT):
+    """Text, cached tokens."""
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120) as client:
+        answer = client.completions.create(model="nano-mooncake", prompt=prompt, max_tokens=8, temperature=0,
+                                           extra_body={} if salt is None else {"cache_salt": salt})
+    return answer.choices[0].text, answer.usage.prompt_tokens_details.cached_tokens
+
+
+def test_a_salt_keeps_tenants_apart_in_a_store_that_servers_share(host, start_server):
+    master = host.start_master()
+    first = start_server("--store", host.server, *MEMORY)
+    second = start_server("--store", host.server, "--dram-bytes", "0")
+    text, cached = salted(first, "tenant-x")
+    assert cached == 0
+    for other in ("tenant-y", None):
+        assert salted(second, other) == (text, 0), other
+    assert salted(second, "")[1] > 0, "no salt and an empty one are the same"
+    assert salted(second, "tenant-x")[1] > 0
+    strange = ["nmc/", "a\x00b", "a", "tenant-x/", "tenant-x\x00", "\U0001f512" * 20]
+    assert [salted(first, salt)[1] for salt in strange] == [0] * len(strange)
+    assert all(salted(second, salt)[1] > 0 for salt in strange)
+    keys = master.get("/get_all_keys")
+    assert keys.count("nmc/") > 10 and "tenant" not in keys
+    for wrong in ("s" * (1 << 20), 7, ["x"]):
+        with pytest.raises(openai.BadRequestError, match="cache_salt"):
+            salted(first, wrong)
+    end(first, second)
+
+
+@pytest.mark.parametrize("flags", [("--dtype", "f32"), ("--block-tokens", "32"), ("--served-model-name", "other")])
+def test_what_shapes_kv_keeps_it_apart_and_a_name_does_not(host, start_server, flags):
+    host.start_master()
+    first = start_server("--store", host.server, *MEMORY)
+    complete(first)
+    end(first)
+    second = start_server("--store", host.server, *MEMORY, *flags)
+    with openai.OpenAI(base_url=f"{second.url}/v1", api_key="none", max_retries=0, timeout=120) as client:
+        model = client.models.list().data[0].id
+        answer = client.completions.create(model=model, prompt=PROMPT, max_tokens=8, temperature=0)
+    assert (answer.usage.prompt_tokens_details.cached_tokens > 0) == (flags[0] == "--served-model-name")
+    end(second)
