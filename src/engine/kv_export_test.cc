@@ -34,7 +34,8 @@ class KvExportTest : public ::testing::Test {
     made->request.prompt.assign(tokens, 1);
     made->tokens = made->request.prompt;
     made->computed = tokens;
-    for (store::Reservation& block : *store_->reserve_blocks(context_.layout.blocks_for(tokens))) {
+    std::vector<store::Reservation> blocks = *store_->reserve_blocks(context_.layout.blocks_for(tokens));
+    for (store::Reservation& block : blocks) {
       std::ranges::fill(block.bytes(), fill);
       made->add_block(Block(std::move(block)));
     }
