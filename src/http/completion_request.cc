@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
 #include "http/chat_request.h"
+#include "http/request_fields.h"
 #include "http/try.h"
 #include "http/unsupported_fields.h"
 
@@ -19,7 +19,9 @@ class RequestParser {
   RequestParser(const Json& body, Endpoint endpoint) : body_(body), fields_(body) { request_.endpoint = endpoint; }
 
   ApiResult<CompletionRequest> parse(const Served& served) {
-    NMC_TRY(parse_model(served.models));
+    auto model = parse_model_field(fields_, served.models);
+    if (!model) return ApiFailure(std::move(model).error());
+    request_.model = *model;
     NMC_TRY(request_.endpoint == Endpoint::kChat ? parse_conversation() : parse_prompt());
     NMC_TRY(parse_max_tokens());
     NMC_TRY(parse_sampling(served.defaults));
@@ -31,19 +33,6 @@ class RequestParser {
   }
 
  private:
-  ApiResult<void> parse_model(const std::vector<std::string>& models) {
-    std::string name;
-    NMC_TRY(take(fields_.string_or("model", models.front()), "model", name));
-    const auto it = std::ranges::find(models, name);
-    if (it == models.end()) {
-      return ApiFailure(ApiError{
-          404, fmt::format("the model \"{}\" is not served here, only \"{}\" is", name, fmt::join(models, "\" and \"")),
-          "model"});
-    }
-    request_.model = static_cast<std::size_t>(it - models.begin());
-    return {};
-  }
-
   ApiResult<void> parse_conversation() {
     auto chat = parse_chat(body_);
     if (!chat) return ApiFailure(std::move(chat).error());
@@ -85,20 +74,10 @@ class RequestParser {
     return {};
   }
 
-  ApiResult<void> add_token_ids(const Json& array, [[maybe_unused]] const std::string& path) {
-    std::vector<engine::TokenId> ids;
-    ids.reserve(array.size());
-    for (std::size_t i = 0; i < array.size(); ++i) {
-      const Json& item = array[i];
-#ifndef NMC_PLANT_REQUEST_BODY  // defined only to show that fuzzing would find a missing check
-      if (!item.is_number_unsigned() || item.get<std::uint64_t>() > std::numeric_limits<engine::TokenId>::max()) {
-        return bad_prompt(fmt::format("{}[{}]", path, i),
-                          fmt::format("expected a token id, got {}", json_type_name(item)));
-      }
-#endif
-      ids.push_back(static_cast<engine::TokenId>(item.get_ref<const Json::number_unsigned_t&>()));
-    }
-    request_.prompts.emplace_back(std::move(ids));
+  ApiResult<void> add_token_ids(const Json& array, const std::string& path) {
+    auto ids = parse_token_ids(array, path, "prompt");
+    if (!ids) return ApiFailure(std::move(ids).error());
+    request_.prompts.emplace_back(std::move(*ids));
     return {};
   }
 
@@ -185,12 +164,8 @@ class RequestParser {
 }  // namespace
 
 ApiResult<CompletionRequest> parse_completion_request(std::string_view body, Endpoint endpoint, const Served& served) {
-  auto json = parse_json(body, "request body");
-  if (!json) return ApiFailure(to_api_error(std::move(json).error()));
-  if (!json->is_object()) {
-    return ApiFailure(
-        ApiError{400, fmt::format("request body: expected an object, got {}", json_type_name(*json)), ""});
-  }
+  auto json = parse_body(body);
+  if (!json) return ApiFailure(std::move(json).error());
   return RequestParser(*json, endpoint).parse(served);
 }
 

@@ -11,12 +11,12 @@ using engine::TokenId;
 
 ApiResult<std::vector<TokenId>> prompt_ids(const Prompt& prompt, const model::Model& model) {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    return model.tokenizer->encode(*text, {.parse_special = true, .add_bos = model.tokenizer->adds_bos()});
+    return text_ids(*text, true, model);
   }
   const auto& ids = std::get<std::vector<TokenId>>(prompt);
   for (const TokenId id : ids) {
     if (id >= model.config.vocab) {
-      return bad_field("prompt", fmt::format("token id {} is not in the vocabulary of {}", id, model.config.vocab));
+      return bad_field("prompt", unknown_token(id, model));
     }
   }
   return ids;
@@ -30,12 +30,6 @@ std::string_view field_of(std::string_view message) {
   return "messages";
 }
 
-ApiResult<std::vector<TokenId>> chat_ids(const CompletionRequest& request, const model::Model& model) {
-  auto ids = model.chat_template->render(*model.tokenizer, request.chat);
-  if (!ids) return ApiFailure(to_api_error(ids.error(), field_of(ids.error().message)));
-  return std::move(*ids);
-}
-
 // The seed as the client gave it for the first answer to each prompt, so that it doesn't depend on how it was sent.
 std::uint64_t seed_of(const CompletionRequest& request, std::uint64_t random_seed, std::size_t prompt,
                       std::size_t answer) {
@@ -44,20 +38,32 @@ std::uint64_t seed_of(const CompletionRequest& request, std::uint64_t random_see
   return answer == 0 ? *request.sampling.seed : keyed_random(*request.sampling.seed, 1, answer);
 }
 
-ApiResult<void> check_ids(const SamplingFields& sampling, std::size_t vocab) {
-  const auto unknown = [vocab](std::string_view field, TokenId id) {
-    return bad_field(field, fmt::format("token id {} is not in the vocabulary of {}", id, vocab));
-  };
+ApiResult<void> check_ids(const SamplingFields& sampling, const model::Model& model) {
   for (const engine::LogitBias& bias : sampling.params.logit_bias) {
-    if (bias.id >= vocab) return unknown("logit_bias", bias.id);
+    if (bias.id >= model.config.vocab) return bad_field("logit_bias", unknown_token(bias.id, model));
   }
   for (const TokenId id : sampling.stop_ids) {
-    if (id >= vocab) return unknown("stop_token_ids", id);
+    if (id >= model.config.vocab) return bad_field("stop_token_ids", unknown_token(id, model));
   }
   return {};
 }
 
 }  // namespace
+
+std::string unknown_token(TokenId id, const model::Model& model) {
+  return fmt::format("token id {} is not in the vocabulary of {}", id, model.config.vocab);
+}
+
+std::vector<TokenId> text_ids(std::string_view text, bool add_special_tokens, const model::Model& model) {
+  return model.tokenizer->encode(text,
+                                 {.parse_special = true, .add_bos = add_special_tokens && model.tokenizer->adds_bos()});
+}
+
+ApiResult<std::vector<TokenId>> chat_ids(const model::Chat& chat, const model::Model& model) {
+  auto ids = model.chat_template->render(*model.tokenizer, chat);
+  if (!ids) return ApiFailure(to_api_error(ids.error(), field_of(ids.error().message)));
+  return std::move(*ids);
+}
 
 ApiResult<std::vector<engine::GenerateRequest>> make_engine_requests(const CompletionRequest& request,
                                                                      const std::string& id, const model::Model& model,
@@ -66,10 +72,10 @@ ApiResult<std::vector<engine::GenerateRequest>> make_engine_requests(const Compl
   const bool chat = request.endpoint == Endpoint::kChat;
   const char* field = chat ? "messages" : "prompt";
   const SamplingFields& sampling = request.sampling;
-  if (auto known = check_ids(sampling, model.config.vocab); !known) return ApiFailure(std::move(known).error());
+  if (auto known = check_ids(sampling, model); !known) return ApiFailure(std::move(known).error());
   std::vector<engine::GenerateRequest> made;
   for (std::size_t i = 0; i < (chat ? 1 : request.prompts.size()); ++i) {
-    auto ids = chat ? chat_ids(request, model) : prompt_ids(request.prompts[i], model);
+    auto ids = chat ? chat_ids(request.chat, model) : prompt_ids(request.prompts[i], model);
     if (!ids) return ApiFailure(std::move(ids).error());
     if (ids->empty()) return bad_field(field, "expected at least one token, got an empty prompt");
     if (ids->size() >= limits.context) {

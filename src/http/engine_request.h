@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/request.h"
@@ -17,6 +18,14 @@ struct EngineLimits {
   std::size_t context = 0;        // prompt and answer together, at least 2
   std::optional<Nanos> deadline;  // of the requests
 };
+
+// Ids of a prompt given as text, in which control tokens may be spelled; of a conversation, in which they may not be.
+// `add_special_tokens`: with the start token in front where the tokenizer is one that does that.
+std::vector<engine::TokenId> text_ids(std::string_view text, bool add_special_tokens, const model::Model& model);
+ApiResult<std::vector<engine::TokenId>> chat_ids(const model::Chat& chat, const model::Model& model);
+
+// What an error says of an id that isn't in the vocabulary.
+std::string unknown_token(engine::TokenId id, const model::Model& model);
 
 // What a plain completion generates when it doesn't say how much; a chat goes on to the end of the context.
 inline constexpr std::size_t kDefaultMaxTokens = 16;

@@ -12,12 +12,6 @@ namespace {
 using engine::Logprob;
 using engine::SampledToken;
 
-std::string text_of(const model::Tokenizer& tokenizer, engine::TokenId id) {
-  model::Utf8Stream stream;
-  std::string text = stream.push(tokenizer.token_text(id));
-  return text + stream.flush();
-}
-
 // JSON has no infinity: an id that can't be is given a probability too small for any difference.
 float shown(float logprob) { return std::max(logprob, -9999.0f); }
 
@@ -25,7 +19,7 @@ Json chat_entry(const model::Tokenizer& tokenizer, const Logprob& logprob) {
   Json bytes = Json::array();
   for (const char byte : tokenizer.token_text(logprob.id)) bytes.push_back(static_cast<unsigned char>(byte));
   Json entry;
-  entry["token"] = text_of(tokenizer, logprob.id);
+  entry["token"] = token_string(tokenizer, logprob.id);
   entry["logprob"] = shown(logprob.logprob);
   entry["bytes"] = std::move(bytes);
   return entry;
@@ -37,6 +31,12 @@ std::size_t characters(std::string_view utf8) {
 }
 
 }  // namespace
+
+std::string token_string(const model::Tokenizer& tokenizer, engine::TokenId id) {
+  model::Utf8Stream stream;
+  std::string text = stream.push(tokenizer.token_text(id));
+  return text + stream.flush();
+}
 
 Json chat_logprobs(const model::Tokenizer& tokenizer, std::span<const SampledToken> tokens) {
   Json content = Json::array();
@@ -59,14 +59,14 @@ Json completions_logprobs(const model::Tokenizer& tokenizer, std::span<const Sam
   Json json;
   for (const char* name : {"text_offset", "token_logprobs", "tokens", "top_logprobs"}) json[name] = Json::array();
   for (const SampledToken& token : tokens) {
-    const std::string text = text_of(tokenizer, token.id);
+    const std::string text = token_string(tokenizer, token.id);
     json["text_offset"].push_back(offset);
     json["token_logprobs"].push_back(shown(token.logprobs.front().logprob));
     json["tokens"].push_back(text);
     Json top = Json::object();
     // The chosen one among them, as everywhere; of two ids of the same text the likelier is told.
     for (const Logprob& one : std::span(token.logprobs).subspan(1)) {
-      top.emplace(text_of(tokenizer, one.id), shown(one.logprob));
+      top.emplace(token_string(tokenizer, one.id), shown(one.logprob));
     }
     top.emplace(text, shown(token.logprobs.front().logprob));
     json["top_logprobs"].push_back(std::move(top));

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 
 #include "base/json.h"
 #include "engine/request.h"
@@ -10,8 +11,11 @@
 
 namespace nmc::http {
 
-// {"content": [{"token", "logprob", "bytes", "top_logprobs": [...]}], "refusal": null}. "token" is the token's text
-// with U+FFFD where its bytes alone form no character; "bytes" are all of them.
+// The token's text, with U+FFFD where its bytes alone form no character.
+std::string token_string(const model::Tokenizer& tokenizer, engine::TokenId id);
+
+// {"content": [{"token", "logprob", "bytes", "top_logprobs": [...]}], "refusal": null}. "token" is the
+// token_string(), "bytes" are all of its bytes.
 Json chat_logprobs(const model::Tokenizer& tokenizer, std::span<const engine::SampledToken> tokens);
 
 // {"text_offset", "token_logprobs", "tokens", "top_logprobs"}: four arrays of equal length. `offset` counts the

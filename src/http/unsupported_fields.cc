@@ -1,6 +1,9 @@
 #include "http/unsupported_fields.h"
 
 #include <nlohmann/json.hpp>
+#include <span>
+
+#include "http/try.h"
 
 namespace nmc::http {
 namespace {
@@ -42,10 +45,13 @@ constexpr Field kCommonFields[] = {
     {"kv_transfer_params", Harmless::kNothing},
     {"echo", Harmless::kFalse},
 };
-constexpr Field kChatFields[] = {
-    {"tool_choice", Harmless::kAuto},      {"functions", Harmless::kEmpty}, {"function_call", Harmless::kAuto},
-    {"modalities", Harmless::kTextOnly},   {"audio", Harmless::kNothing},   {"add_special_tokens", Harmless::kFalse},
+constexpr Field kConversationFields[] = {
+    {"add_special_tokens", Harmless::kFalse},
     {"chat_template", Harmless::kNothing},
+};
+constexpr Field kChatFields[] = {
+    {"tool_choice", Harmless::kAuto},    {"functions", Harmless::kEmpty}, {"function_call", Harmless::kAuto},
+    {"modalities", Harmless::kTextOnly}, {"audio", Harmless::kNothing},
 };
 constexpr Field kCompletionsFields[] = {
     {"suffix", Harmless::kEmpty},
@@ -84,8 +90,31 @@ const char* harmless_text(Harmless harmless) {
   return "null";
 }
 
-template <std::size_t kCount>
-ApiResult<void> refuse(const JsonFields& fields, const Field (&list)[kCount]) {
+Json harmless_schema(Harmless harmless) {
+  switch (harmless) {
+    case Harmless::kFalse: return schema::constant(false);
+    case Harmless::kTrue: return schema::constant(true);
+    case Harmless::kZero: return schema::constant(0);
+    case Harmless::kOne: return schema::constant(1);
+    case Harmless::kEmpty:
+      return schema::any_of(
+          {schema::text(0), schema::list(schema::anything(), 0, 0), schema::constant(Json::object())});
+    case Harmless::kAuto: return schema::one_of({"none", "auto"});
+    case Harmless::kTextType: return schema::constant(Json::object({{"type", "text"}}));
+    case Harmless::kTextOnly: return schema::constant(Json::array({"text"}));
+    case Harmless::kNothing: return Json::object({{"type", "null"}});
+  }
+  return schema::anything();
+}
+
+void add(schema::Object& object, std::span<const Field> list) {
+  for (const Field& field : list) {
+    object.optional(field.name, harmless_schema(field.harmless), nullptr,
+                    fmt::format("Not supported: only {} is accepted.", harmless_text(field.harmless)));
+  }
+}
+
+ApiResult<void> refuse(const JsonFields& fields, std::span<const Field> list) {
   for (const Field& field : list) {
     const Json* value = fields.find(field.name);
     if (value == nullptr || asks_for_nothing(*value, field.harmless)) continue;
@@ -97,10 +126,25 @@ ApiResult<void> refuse(const JsonFields& fields, const Field (&list)[kCount]) {
 
 }  // namespace
 
+ApiResult<void> refuse_unsupported_conversation_fields(const Json& body) {
+  return refuse(JsonFields(body), kConversationFields);
+}
+
 ApiResult<void> refuse_unsupported_fields(const Json& body, Endpoint endpoint) {
   const JsonFields fields(body);
-  if (auto common = refuse(fields, kCommonFields); !common) return common;
-  return endpoint == Endpoint::kChat ? refuse(fields, kChatFields) : refuse(fields, kCompletionsFields);
+  NMC_TRY(refuse(fields, kCommonFields));
+  if (endpoint == Endpoint::kCompletions) return refuse(fields, kCompletionsFields);
+  NMC_TRY(refuse(fields, kConversationFields));
+  return refuse(fields, kChatFields);
+}
+
+void add_unsupported_conversation_fields(schema::Object& object) { add(object, kConversationFields); }
+
+void add_unsupported_fields(schema::Object& object, Endpoint endpoint) {
+  add(object, kCommonFields);
+  if (endpoint == Endpoint::kCompletions) return add(object, kCompletionsFields);
+  add(object, kConversationFields);
+  add(object, kChatFields);
 }
 
 }  // namespace nmc::http
