@@ -71,9 +71,9 @@ Command api_command() {
       .name = "api",
       .summary = "the OpenAI-compatible server",
       .purpose =
-          "Serves /v1/chat/completions, /v1/completions, /v1/models, /v1/metrics and /healthz. When it serves, one "
-          "line "
-          "`ready URL` appears on standard error. SIGTERM or SIGINT drains: new requests are refused, running ones "
+          "Serves /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /v1/metrics, /metrics for "
+          "Prometheus, /healthz and what /openapi.json lists besides. When it serves, one line `ready URL` appears on "
+          "standard error. SIGTERM or SIGINT drains: new requests are refused, running ones "
           "finish within --drain-timeout-s, the cache is written to disk if there is one, and the exit code is 0; a "
           "second signal stops at once with 130.",
       .settings = serving_settings(),

@@ -48,6 +48,7 @@ struct Choice {
   std::optional<Ending> ending;                // no more text comes
   bool finished = false;                       // the engine is done with it
   bool role_sent = false;
+  Nanos submitted_at{0};
   std::optional<Nanos> last_token_at;
 };
 
@@ -109,6 +110,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   };
 
   void submit(std::size_t index) {
+    choices_[index].submitted_at = state_->clock().now();
     auto submitted =
         state_->runtime.submit(std::move(requests_[index]), std::make_shared<Listener>(shared_from_this(), index));
     if (!submitted) fail(to_api_error(std::move(submitted).error()));
@@ -157,8 +159,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
       if (over_) return;
     }
     if (choice.ending) return;  // sampled before the cancellation arrived
-    if (choice.last_token_at) state_->latencies.add_token_gap(to_ms(at - *choice.last_token_at));
-    choice.last_token_at = at;
+    count_token(choice, at);
     release_withheld(index, choice);
 
     ++choice.usage.completion_tokens;
@@ -177,6 +178,17 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     }
   }
 
+  void count_token(Choice& choice, Nanos at) {
+    if (choice.last_token_at) {
+      const double gap_ms = to_ms(at - *choice.last_token_at);
+      state_->latencies.add_token_gap(gap_ms);
+      state_->histograms.add_token_gap(gap_ms);
+    } else {
+      state_->histograms.add_first_token(to_ms(at - choice.submitted_at));
+    }
+    choice.last_token_at = at;
+  }
+
   void on_finish(std::size_t index, Choice& choice, const Outcome& outcome) {
     const bool cancelled = outcome.reason == FinishReason::kCancelled;
     if (!choice.ending && (outcome.error || cancelled || outcome.reason == FinishReason::kFailed)) {
@@ -184,11 +196,14 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     }
     const engine::RequestMetrics& metrics = outcome.metrics;
     state_->latencies.add_request(metrics);
+    state_->histograms.add_answer(metrics, choice.max_tokens);
     if (choice.ending && cancelled) state_->ended_by_stop_string.fetch_add(1, std::memory_order_relaxed);
     // Prefill after a preemption may compute a prompt twice.
     choice.usage.cached_tokens = metrics.prompt_tokens - std::min(metrics.prompt_tokens, metrics.computed_tokens);
     choice.finished = true;
     if (!choice.ending) end_text(index, choice, outcome.reason);
+    (std::string_view(choice.ending->reason) == "length" ? state_->ended_by_length : state_->ended_by_stop)
+        .fetch_add(1, std::memory_order_relaxed);
     if (std::ranges::all_of(choices_, &Choice::finished)) complete();
   }
 
@@ -233,6 +248,12 @@ class Completion final : public std::enable_shared_from_this<Completion> {
 
   void complete() {
     over_ = true;
+    for (std::size_t first = 0; first < choices_.size(); first += sampling_.n) {
+      std::size_t longest = 0;
+      for (std::size_t i = first; i < first + sampling_.n; ++i)
+        longest = std::max(longest, choices_[i].usage.completion_tokens);
+      state_->histograms.add_prompt(sampling_.n, longest);
+    }
     Usage total;
     for (const Choice& choice : choices_) {
       Usage counted = choice.usage;

@@ -1,5 +1,4 @@
-// The OpenAI-compatible API over one runtime: /v1/chat/completions, /v1/completions, /v1/models, /v1/metrics, /healthz,
-// /health.
+// The OpenAI-compatible API over one runtime. What paths there are is in route.cc, and at /openapi.json.
 #pragma once
 
 #include <memory>
@@ -26,8 +25,8 @@ struct ServerOptions {
   net::HttpServerOptions http;  // address and limits; render_error is set by the server
   std::string served_model_name = "nano-mooncake";
   std::vector<ServedAdapter> adapters;  // names differ from each other and from the model's
-  std::string api_key;                  // "": none is asked for; else /v1/... needs `Authorization: Bearer KEY`
-  Nanos request_timeout{0};             // from arrival to the end of the answer; 0: none
+  std::string api_key;       // "": none is asked for; else routes of Access::kKey need `Authorization: Bearer KEY`
+  Nanos request_timeout{0};  // from arrival to the end of the answer; 0: none
 };
 
 struct ServerState;

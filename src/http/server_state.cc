@@ -32,6 +32,7 @@ ServerState::ServerState(ServerOptions server_options, const model::Model& serve
       eos_ids(engine_runtime.options().eos_ids),
       created(engine_runtime.options().clock->unix_seconds()),
       served(served_of(options, served_model)),
+      histograms(context),
       draw_key_(machine_random()) {}
 
 std::uint64_t ServerState::draw() { return keyed_random(draw_key_, 0, draws_.fetch_add(1, std::memory_order_relaxed)); }

@@ -9,6 +9,7 @@
 #include "engine/runtime.h"
 #include "http/completion_request.h"
 #include "http/latencies.h"
+#include "http/request_histograms.h"
 #include "http/server.h"
 #include "model/model.h"
 #include "store/store.h"
@@ -30,8 +31,10 @@ struct ServerState {
   const Served served;
 
   Latencies latencies;
+  RequestHistograms histograms;
   std::atomic<bool> draining{false};
-  std::atomic<std::uint64_t> ended_by_stop_string{0};  // finished for the client, cancelled for the runtime
+  std::atomic<std::uint64_t> ended_by_stop{0}, ended_by_length{0};  // answers by their finish_reason
+  std::atomic<std::uint64_t> ended_by_stop_string{0};  // of the former: cancelled as far as the runtime knows
 
   // Of one of served.models; nullptr for the model itself.
   std::shared_ptr<const model::Adapter> adapter_of(std::size_t served_model) const {

@@ -1,15 +1,7 @@
 #include "http/server.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
-#include "base/json.h"
-#include "http/scripted_runtime.h"
-#include "model/byte_tokenizer.h"
+#include "http/server_test_support.h"
 #include "model/detokenizer.h"
-#include "net/raw_client.h"
 
 namespace nmc::http {
 namespace {
@@ -19,78 +11,6 @@ using net::RawClient;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-constexpr const char* kChat = R"("messages":[{"role":"user","content":"hi"}])";
-constexpr const char* kText = R"("prompt":"hi")";
-
-class ServerTest : public ::testing::Test {
- protected:
-  ServerTest() {
-    model_.name = "scripted";
-    model_.tokenizer = std::make_unique<model::ByteTokenizer>();
-    model_.chat_template = model::make_byte_chat_template();
-    model_.config.vocab = model::ByteTokenizer::kVocabSize;
-    model_.config.max_positions = 256;
-  }
-  void SetUp() override { start(); }
-  void start() {
-    server_.reset();
-    auto server = Server::start(options_, model_, runtime_, nullptr);
-    ASSERT_TRUE(server.has_value()) << server.error().to_string();
-    server_ = std::move(*server);
-    port_ = static_cast<std::uint16_t>(std::stoi(server_->url().substr(server_->url().rfind(':') + 1)));
-  }
-
-  RawClient client() { return RawClient(port_); }
-  static std::string post(std::string_view path, std::string_view body, std::string_view headers = "") {
-    return fmt::format("POST {} HTTP/1.1\r\nContent-Type: application/json\r\n{}Content-Length: {}\r\n\r\n{}", path,
-                       headers, body.size(), body);
-  }
-  static std::string chat(std::string_view fields = "") {
-    return post("/v1/chat/completions", fmt::format("{{{}{}{}}}", kChat, fields.empty() ? "" : ",", fields));
-  }
-  static std::string text(std::string_view fields = "") {
-    return post("/v1/completions", fmt::format("{{{}{}{}}}", kText, fields.empty() ? "" : ",", fields));
-  }
-  static Json json_of(std::string_view body) {
-    auto json = parse_json(body, "answer");
-    EXPECT_TRUE(json) << body;
-    return json ? *json : Json();
-  }
-  RawClient::Answer ask(const std::string& request) {
-    RawClient peer = client();
-    peer.send(request);
-    return peer.read_answer();
-  }
-
-  // Events of a stream, each of which must be one chunk; "[DONE]" as a string.
-  static std::vector<Json> events_of(RawClient& peer) {
-    EXPECT_THAT(peer.read_until("\r\n\r\n"), HasSubstr("Content-Type: text/event-stream"));
-    std::vector<Json> events;
-    while (const auto chunk = peer.read_chunk()) {
-      EXPECT_THAT(*chunk, StartsWith("data: "));
-      EXPECT_THAT(*chunk, ::testing::EndsWith("\n\n"));
-      const std::string data = chunk->substr(6, chunk->size() - 8);
-      events.push_back(data == "[DONE]" ? Json(data) : json_of(data));
-    }
-    return events;
-  }
-  static std::vector<std::string> texts_of(const std::vector<Json>& events) {
-    std::vector<std::string> texts;
-    for (const Json& event : events) {
-      if (!event.is_object() || event["choices"].empty()) continue;
-      const Json& choice = event["choices"][0];
-      texts.push_back(choice.contains("delta") ? choice["delta"]["content"] : choice["text"]);
-    }
-    return texts;
-  }
-
-  ServerOptions options_;
-  model::Model model_;
-  ScriptedRuntime runtime_;
-  std::unique_ptr<Server> server_;
-  std::uint16_t port_ = 0;
-};
 
 TEST_F(ServerTest, AnswersAChatWhole) {
   RawClient peer = client();
