@@ -1,5 +1,6 @@
 // `nano-mooncake api`: the OpenAI-compatible server, from its settings to its last answer.
 #include <fmt/core.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +10,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/http_settings.h"
 #include "cli/listen_address.h"
 #include "cli/serving.h"
 #include "cli/serving_settings.h"
@@ -21,15 +23,16 @@ namespace {
 // What the last answers get to reach their clients, though the time for draining is over.
 constexpr Nanos kLastAnswersTimeout = std::chrono::seconds(1);
 
-http::ServerOptions server_options_of(const Settings& settings, const Serving& serving) {
-  http::ServerOptions options;
-  options.http.host = settings.text("host");
-  options.http.port = static_cast<std::uint16_t>(settings.integer("port"));
-  options.served_model_name = settings.text("served-model-name");
-  options.adapters = serving.adapters();
-  options.api_key = settings.text_or("api-key", "");
-  options.request_timeout = nanos_of(settings, "request-timeout-s");
-  return options;
+// How many of `wanted` connections the limit of descriptors leaves room for, once it is as high as it may be: the rest
+// is better refused than left waiting. Other parts of the process get by with kOtherDescriptors.
+std::size_t connections_of(std::size_t wanted) {
+  constexpr rlim_t kOtherDescriptors = 256;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
+  limit.rlim_cur = std::max(limit.rlim_cur, std::min<rlim_t>(limit.rlim_max, wanted + kOtherDescriptors));
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+  const rlim_t left = limit.rlim_cur - std::min(kOtherDescriptors, limit.rlim_cur / 2);
+  return std::min<rlim_t>(wanted, left);
 }
 
 // Running requests finish, new ones are refused; what isn't done in time is cancelled.
@@ -49,14 +52,16 @@ void drain(http::Server& server, engine::Runtime& runtime, Nanos timeout, bool q
 
 Result<int> run(const Settings& settings) {
   const bool quiet = settings.on("quiet");
+  NMC_ASSIGN_OR_RETURN(http::ServerOptions options, http_options_of(settings));
   NMC_ASSIGN_OR_RETURN(Serving serving, Serving::create(settings));
   NMC_ASSIGN_OR_RETURN(StopSignal stop, StopSignal::create());
-  NMC_ASSIGN_OR_RETURN(
-      const std::unique_ptr<http::Server> server,
-      http::Server::start(server_options_of(settings, serving), serving.model(), serving.runtime(), &serving.store()));
-  if (!is_loopback(settings.text("host")) && !settings.has("api-key")) {
-    log_warning("whoever reaches {} can use this server: no --api-key is set", settings.text("host"));
+  if (!is_loopback(options.http.host) && options.api_key.empty()) {
+    log_warning("whoever reaches {} can use this server: no --api-key is set", options.http.host);
   }
+  options.http.max_connections = connections_of(options.http.max_connections);
+  options.adapters = serving.adapters();
+  NMC_ASSIGN_OR_RETURN(const std::unique_ptr<http::Server> server,
+                       http::Server::start(std::move(options), serving.model(), serving.runtime(), &serving.store()));
   if (!quiet) fmt::print(stderr, "nano-mooncake api: {}\n", serving.description());
   fmt::print(stderr, "ready {}\n", server->url());
   NMC_RETURN_IF_ERROR(stop.wait());

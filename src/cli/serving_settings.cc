@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "cli/http_settings.h"
 #include "cli/token_settings.h"
 #include "net/address.h"
 
@@ -307,7 +308,7 @@ std::optional<std::vector<RemoteWorker>> parse_remote_workers(std::string_view t
 std::vector<Setting> serving_settings() {
   std::vector<Setting> all;
   for (const auto& group :
-       {server_settings(), model_settings(), runtime_settings(), cache_settings(), token_settings()}) {
+       {server_settings(), http_settings(), model_settings(), runtime_settings(), cache_settings(), token_settings()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;

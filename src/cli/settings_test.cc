@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/http_settings.h"
 #include "cli/serving_settings.h"
 #include "engine/runtime.h"
 #include "store/store.h"
@@ -113,6 +114,44 @@ TEST_F(SettingsTest, DefaultsAreValidAndThoseOfTheParts) {
   EXPECT_EQ(settings->count("block-tokens"), runtime.block_tokens);
   EXPECT_EQ(settings->bytes("dram-bytes"), store.dram_bytes);
   EXPECT_EQ(settings->bytes("disk-bytes"), store.disk_bytes);
+
+  const auto api = http_options_of(*settings);
+  ASSERT_TRUE(api.has_value()) << api.error().to_string();
+  const http::ServerOptions server;
+  EXPECT_EQ(api->http.host, server.http.host);
+  EXPECT_EQ(api->http.max_connections, server.http.max_connections);
+  EXPECT_EQ(api->http.max_header_bytes, server.http.max_header_bytes);
+  EXPECT_EQ(api->http.max_body_bytes, server.http.max_body_bytes);
+  EXPECT_EQ(api->http.max_unsent_bytes, server.http.max_unsent_bytes);
+  EXPECT_EQ(api->http.idle_timeout, server.http.idle_timeout);
+  EXPECT_EQ(api->http.write_timeout, server.http.write_timeout);
+  EXPECT_EQ(api->http.heartbeat_interval, server.http.heartbeat_interval);
+  EXPECT_EQ(api->queue_timeout, server.queue_timeout);
+  EXPECT_EQ(api->api_key, "");
+  EXPECT_THAT(api->cors_origins, IsEmpty());
+}
+
+TEST_F(SettingsTest, OriginsAreThoseThatBrowsersSpell) {
+  EXPECT_EQ(parse_origin_list("https://a.example:8443,http://[::1]:3000"),
+            (std::vector<std::string>{"https://a.example:8443", "http://[::1]:3000"}));
+  EXPECT_EQ(parse_origin_list("*"), std::vector<std::string>{"*"});
+  for (const char* wrong : {"", "a.example", "https://", "https://A.example", "https://a.example/", "https://a,",
+                            "https://a, https://b", "http://*"}) {
+    EXPECT_EQ(parse_origin_list(wrong), std::nullopt) << wrong;
+  }
+}
+
+TEST_F(SettingsTest, AKeyMayLieInAFileAndTheFlagWins) {
+  const Path file = folder_->path() / "key";
+  ASSERT_TRUE(write_file_atomic(file, " sesame\n").has_value());
+  const auto key_with = [&](Flags flags) {
+    flags["api-key-file"] = file.string();
+    return http_options_of(*resolve(flags, {}, std::nullopt));
+  };
+  EXPECT_EQ(key_with({})->api_key, "sesame");
+  EXPECT_EQ(key_with({{"api-key", "open"}})->api_key, "open");
+  ASSERT_TRUE(write_file_atomic(file, "\n").has_value());
+  EXPECT_THAT(key_with({}).error().message, HasSubstr("is empty, expected a key"));
 }
 
 }  // namespace

@@ -1,13 +1,8 @@
 #include "cli/token_settings.h"
 
-#include "base/files.h"
+#include "cli/secret.h"
 
 namespace nmc::cli {
-namespace {
-
-constexpr std::uint64_t kTokenBytesMax = 4096;
-
-}  // namespace
 
 std::vector<Setting> token_settings() {
   return {
@@ -27,16 +22,6 @@ std::vector<Setting> token_settings() {
   };
 }
 
-Result<std::string> token_of(const Settings& settings) {
-  if (settings.has("token") || !settings.has("token-file")) return settings.text_or("token", "");
-  NMC_ASSIGN_OR_RETURN(std::string token, read_file(settings.text("token-file"), kTokenBytesMax));
-  constexpr std::string_view kWhiteSpace = " \t\r\n";
-  token.erase(token.find_last_not_of(kWhiteSpace) + 1);
-  token.erase(0, token.find_first_not_of(kWhiteSpace));
-  if (token.empty())
-    return invalid_argument("{}: {} is empty, expected a token", settings.where("token-file"),
-                            settings.text("token-file"));
-  return token;
-}
+Result<std::string> token_of(const Settings& settings) { return secret_of(settings, "token", "token-file", "a token"); }
 
 }  // namespace nmc::cli

@@ -110,7 +110,9 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   };
 
   void submit(std::size_t index) {
-    choices_[index].submitted_at = state_->clock().now();
+    const Nanos now = choices_[index].submitted_at = state_->clock().now();
+    // Of this one: those that wait for the first to their prompt don't wait in the queue.
+    if (state_->options.queue_timeout > Nanos{0}) requests_[index].queue_deadline = now + state_->options.queue_timeout;
     auto submitted =
         state_->runtime.submit(std::move(requests_[index]), std::make_shared<Listener>(shared_from_this(), index));
     if (!submitted) fail(to_api_error(std::move(submitted).error()));

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "http/cors.h"
+#include "http/extra_headers.h"
 #include "http/route.h"
 #include "http/server_state.h"
 #include "http/status.h"
@@ -30,7 +32,9 @@ bool same_secret(std::string_view a, std::string_view b) {
 class Server::Impl {
  public:
   Impl(ServerOptions options, const model::Model& model, engine::Runtime& runtime, const store::Store* store)
-      : state_(std::make_shared<ServerState>(std::move(options), model, runtime, store)), bodies_(kWaitingBodiesMax) {}
+      : state_(std::make_shared<ServerState>(std::move(options), model, runtime, store)),
+        cors_(state_->options.cors_origins),
+        bodies_(kWaitingBodiesMax) {}
 
   Result<void> listen() {
     net::HttpServerOptions options = state_->options.http;
@@ -60,6 +64,9 @@ class Server::Impl {
       if (known.method == "GET") allowed += ", HEAD";
       if (known.method == method) found = &known;
     }
+    exchange = with_headers(std::move(exchange), cors_.headers(request));
+    // Before the key is asked for: browsers send none along.
+    if (!allowed.empty() && cors_.is_preflight(request)) return exchange->respond(Cors::preflight(request, allowed));
     // Whoever lacks the key doesn't learn what there is below /v1 either.
     const bool is_guarded = found != nullptr ? found->access == Access::kKey : request.path.starts_with("/v1/");
     if (is_guarded && !authorized(request)) {
@@ -88,6 +95,7 @@ class Server::Impl {
   }
 
   const std::shared_ptr<ServerState> state_;
+  const Cors cors_;
   TaskThread bodies_;
   std::unique_ptr<net::HttpServer> http_;  // ends first: its threads use all the others
 };

@@ -27,6 +27,8 @@ struct ServerOptions {
   std::vector<ServedAdapter> adapters;  // names differ from each other and from the model's
   std::string api_key;       // "": none is asked for; else routes of Access::kKey need `Authorization: Bearer KEY`
   Nanos request_timeout{0};  // from arrival to the end of the answer; 0: none
+  Nanos queue_timeout{0};    // of that, for a worker to take it; 0: none
+  std::vector<std::string> cors_origins;  // whose pages may read answers, as http/cors.h has them; empty: nobody's
 };
 
 struct ServerState;
