@@ -302,6 +302,8 @@ class Connection final : public HttpConnection,
     while (buffer_.size() < options_->max_ahead_bytes) {
       auto [error, bytes] = co_await socket_.async_read_some(buffer_.prepare(kReadBytes), kAwait);
       buffer_.commit(bytes);  // also when send_answer() is done by now: it is the next request
+      // Also then, since the end of a socket's input is told only once: another read would wait for the idle timeout.
+      if (error && error != asio::error::operation_aborted) client_gone_ = true;
       if (flushed_) co_return;
       if (!error) continue;
       client_gone_ = true;

@@ -336,6 +336,20 @@ TEST_F(HttpServerTest, NoticesClientsThatGoAway) {
   EXPECT_EQ(server_->stats().clients_lost, 6u);
 }
 
+// The end of a client's input may arrive in the very moment in which its answer is sent.
+TEST_F(HttpServerTest, ConnectionsEndWithTheirClients) {
+  options_.idle_timeout = std::chrono::hours(1);
+  start();
+  for (int i = 0; i < 2000; ++i) {
+    RawClient peer = client();
+    peer.send("GET / HTTP/1.1\r\n\r\n");
+    ASSERT_EQ(peer.read_answer().status, 200);
+  }
+  const auto deadline = std::chrono::steady_clock::now() + seconds(10);
+  while (server_->stats().connections > 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(server_->stats().connections, 0u);
+}
+
 TEST_F(HttpServerTest, AnswersAClientThatHalfClosedAfterItsAnswerWasMade) {
   start();
   RawClient peer = client();
