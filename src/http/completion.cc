@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -20,6 +22,10 @@ namespace {
 using engine::FinishReason;
 using engine::Outcome;
 using engine::TokenId;
+
+// After so many bytes of a stream its connection gets to send them, and others on the thread get their turn: however
+// much was sampled meanwhile, a client that reads is not taken for one that doesn't.
+constexpr std::size_t kTurnBytes = 8192;
 
 // A piece of an answer: text, and the token that it came with (whose text it need not be: characters and stop strings
 // span tokens).
@@ -143,8 +149,11 @@ class Completion final : public std::enable_shared_from_this<Completion> {
       MutexLock lock(mutex_);
       events.swap(inbox_);
     }
-    for (Event& event : events) {
+    std::ranges::move(events, std::back_inserter(backlog_));
+    written_ = 0;
+    for (; !backlog_.empty() && written_ < kTurnBytes; backlog_.pop_front()) {
       if (over_) return;
+      Event& event = backlog_.front();
       Choice& choice = choices_[event.choice];
       const std::size_t index = event.choice;
       if (auto* token = std::get_if<engine::SampledToken>(&event.what)) {
@@ -153,6 +162,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
         on_finish(index, choice, std::get<Outcome>(event.what));
       }
     }
+    if (!backlog_.empty()) exchange_->post([self = shared_from_this()] { self->read_inbox(); });
   }
 
   void on_token(std::size_t index, Choice& choice, engine::SampledToken token, Nanos at) {
@@ -238,9 +248,14 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     if (continuous_usage_) usage = CompletionFormat::usage_json(choice.usage);
     const Json* shown = include_usage_ ? &usage : nullptr;
     // With the first token rather than ahead of it: clients take the first chunk for it.
-    if (chat_ && !std::exchange(choice.role_sent, true)) exchange_->write(format_.role_event(index, shown));
+    if (chat_ && !std::exchange(choice.role_sent, true)) write(format_.role_event(index, shown));
     Json logprobs = piece.token ? logprobs_json(choice, std::span(&*piece.token, 1)) : Json(nullptr);
-    exchange_->write(format_.text_event(index, piece.text, std::move(logprobs), ending, shown));
+    write(format_.text_event(index, piece.text, std::move(logprobs), ending, shown));
+  }
+
+  void write(const std::string& event) {
+    written_ += event.size();
+    exchange_->write(event);
   }
 
   Json logprobs_json(Choice& choice, std::span<const engine::SampledToken> tokens) const {
@@ -314,6 +329,8 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   std::vector<engine::GenerateRequest> requests_;  // of the choices; those that wait for the first to their prompt
   bool streaming_ = false;                         // the head is sent
   bool over_ = false;                              // answered, failed or given up
+  std::deque<Event> backlog_;                      // heard, not handled
+  std::size_t written_ = 0;                        // bytes of this turn
 
   std::atomic<bool> deaf_{false};
   Mutex mutex_;

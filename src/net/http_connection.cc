@@ -12,6 +12,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
+#include <tuple>
 #include <utility>
 
 #include "net/http_exchange.h"
@@ -107,7 +108,10 @@ class Connection final : public HttpConnection,
         wake_(socket_.get_executor()),
         watchdog_(socket_.get_executor()),
         // Room for a header at its limit that arrives together with a piece of the body.
-        buffer_(options_->max_header_bytes + options_->max_ahead_bytes + kReadBytes) {}
+        buffer_(options_->max_header_bytes + options_->max_ahead_bytes + kReadBytes) {
+    error_code ignored;
+    socket_.non_blocking(true, ignored);  // for send()
+  }
 
   void start() override { run(&Connection::serve); }
   void refuse() override { run(&Connection::send_refusal); }
@@ -124,6 +128,7 @@ class Connection final : public HttpConnection,
   void post(std::function<void()> task) override {
     asio::post(socket_.get_executor(), [self = shared_from_this(), run = std::move(task)] { run(); });
   }
+  void cut_off() override { close(); }
   void wake() override {
     if (wake_pending_.exchange(true, std::memory_order_acq_rel)) return;
     post([this] {
@@ -337,10 +342,19 @@ class Connection final : public HttpConnection,
     if (!error) exchange.heartbeat();
   }
 
+  // Tries before it waits: only so is it known whether the reader is behind or merely we are.
   asio::awaitable<bool> send(HttpExchangeState& exchange, std::string_view bytes) {
     while (!bytes.empty()) {
-      set_deadline(options_->write_timeout);
-      auto [error, count] = co_await socket_.async_write_some(asio::buffer(bytes), kAwait);
+      error_code error;
+      const std::size_t count = socket_.write_some(asio::buffer(bytes), error);
+      if (error == asio::error::would_block) {
+        exchange.blocked(true);
+        set_deadline(options_->write_timeout);
+        std::tie(error) = co_await socket_.async_wait(tcp::socket::wait_write, kAwait);
+        exchange.blocked(false);
+        if (error) co_return false;
+        continue;
+      }
       if (error) co_return false;
       exchange.sent(count);
       bytes.remove_prefix(count);

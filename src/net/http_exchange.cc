@@ -66,6 +66,11 @@ void HttpExchangeState::append_locked(std::string_view bytes) {
   host_->wake();
 }
 
+void HttpExchangeState::cut_off_locked() {
+  overrun_ = true;
+  if (host_ != nullptr) host_->cut_off();
+}
+
 void HttpExchangeState::respond_locked(const HttpResponse& response) {
   stage_ = Stage::kComplete;
   append_locked(format_http_response(response, framing_, keep_alive_));
@@ -98,11 +103,8 @@ void HttpExchangeState::write(std::string_view bytes) {
   MutexLock lock(mutex_);
   // An empty chunk would end a chunked body.
   if (host_ == nullptr || stage_ != Stage::kStreaming || overrun_ || framing_.head_only || bytes.empty()) return;
-  if (in_flight_ + queued_.size() + bytes.size() > options_->max_unsent_bytes) {
-    overrun_ = true;
-    host_->wake();
-    return;
-  }
+  // What is written faster than the connection gets to send it is not the reader's fault.
+  if (blocked_ && in_flight_ + queued_.size() + bytes.size() > options_->max_unsent_bytes) return cut_off_locked();
   if (framing_.http11) {
     append_locked(fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes));
   } else {
@@ -138,8 +140,7 @@ void HttpExchangeState::abandon() {
   if (stage_ == Stage::kNoHead) {
     respond_locked(render_http_error(*options_, 500, "the server lost this request"));
   } else {
-    overrun_ = true;  // no proper end: the client must not take what it has for the whole
-    host_->wake();
+    cut_off_locked();  // no proper end: the client must not take what it has for the whole
   }
 }
 
@@ -156,6 +157,14 @@ HttpExchangeState::Pull HttpExchangeState::pull(std::string& bytes) {
 void HttpExchangeState::sent(std::size_t bytes) {
   MutexLock lock(mutex_);
   in_flight_ -= bytes;
+}
+
+void HttpExchangeState::blocked(bool blocked) {
+  MutexLock lock(mutex_);
+  blocked_ = blocked;
+  if (blocked && stage_ == Stage::kStreaming && in_flight_ + queued_.size() > options_->max_unsent_bytes) {
+    cut_off_locked();
+  }
 }
 
 void HttpExchangeState::heartbeat() {

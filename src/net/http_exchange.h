@@ -13,12 +13,13 @@
 
 namespace nmc::net {
 
-// The connection as its exchange sees it. Both calls are thread-safe and return at once.
+// The connection as its exchange sees it. The calls are thread-safe and return at once.
 class HttpExchangeHost {
  public:
   virtual ~HttpExchangeHost() = default;
   virtual void post(std::function<void()> task) = 0;
-  virtual void wake() = 0;  // there is something to pull()
+  virtual void wake() = 0;     // there is something to pull()
+  virtual void cut_off() = 0;  // without a proper end, whatever it waits for
 };
 
 // How the request wants its answer framed.
@@ -47,6 +48,7 @@ class HttpExchangeState {
   enum class Pull { kBytes, kNothingYet, kComplete, kOverrun };
   Pull pull(std::string& bytes);  // replaces `bytes` by all that is to be sent
   void sent(std::size_t bytes);   // so many of those have left
+  void blocked(bool blocked);     // the kernel takes no more of them now
   void heartbeat();               // the stream was silent for heartbeat_interval
   bool complete() const;          // the producer is done
   bool keep_alive() const;        // the connection can serve another request afterwards
@@ -55,6 +57,7 @@ class HttpExchangeState {
 
  private:
   void append_locked(std::string_view bytes) NMC_REQUIRES(mutex_);
+  void cut_off_locked() NMC_REQUIRES(mutex_);
   void respond_locked(const HttpResponse& response) NMC_REQUIRES(mutex_);
   void end_locked(HttpExchange::After after) NMC_REQUIRES(mutex_);
 
@@ -67,6 +70,7 @@ class HttpExchangeState {
   std::shared_ptr<HttpExchangeHost> host_ NMC_GUARDED_BY(mutex_);  // nullptr once detached
   Stage stage_ NMC_GUARDED_BY(mutex_) = Stage::kNoHead;
   bool keep_alive_ NMC_GUARDED_BY(mutex_);
+  bool blocked_ NMC_GUARDED_BY(mutex_) = false;
   bool overrun_ NMC_GUARDED_BY(mutex_) = false;
   bool lost_ NMC_GUARDED_BY(mutex_) = false;          // detached before complete
   std::string queued_ NMC_GUARDED_BY(mutex_);         // not pulled yet

@@ -17,7 +17,9 @@ class CountingHost final : public HttpExchangeHost {
  public:
   void post(std::function<void()> task) override { task(); }
   void wake() override { ++wakes; }
+  void cut_off() override { ++cuts; }
   int wakes = 0;
+  int cuts = 0;
 };
 
 class HttpExchangeTest : public ::testing::Test {
@@ -104,8 +106,41 @@ TEST_F(HttpExchangeTest, CutsOffAReaderThatLeavesTooMuchUnread) {
   s->sent(bytes.size());
   s->write(std::string(990, 'c'));
   EXPECT_EQ(s->pull(bytes), Pull::kBytes);
-  s->write(std::string(50, 'd'));
+  s->write(std::string(50, 'd'));  // faster than the connection sends, which the reader can't help
+  EXPECT_EQ(host_->cuts, 0);
+  s->blocked(true);
+  EXPECT_EQ(host_->cuts, 1);
   EXPECT_EQ(s->pull(bytes), Pull::kOverrun);
+}
+
+TEST_F(HttpExchangeTest, CutsOffOnlyWhileTheReaderIsBehind) {
+  options_.max_unsent_bytes = 1000;
+  const auto s = state();
+  s->begin_stream({});
+  pull_all(*s);
+  std::string bytes;
+  s->write(std::string(900, 'a'));
+  ASSERT_EQ(s->pull(bytes), Pull::kBytes);
+  s->blocked(true);
+  s->write(std::string(50, 'b'));
+  s->blocked(false);  // it caught up
+  s->sent(bytes.size());
+  EXPECT_EQ(s->pull(bytes), Pull::kBytes);
+  s->blocked(true);
+  s->write(std::string(2000, 'c'));
+  EXPECT_EQ(host_->cuts, 1);
+  EXPECT_EQ(s->pull(bytes), Pull::kOverrun);
+}
+
+TEST_F(HttpExchangeTest, AStreamThatIsOverIsSentHoweverLarge) {
+  options_.max_unsent_bytes = 1000;
+  const auto s = state();
+  s->begin_stream({});
+  s->write(std::string(5000, 'a'));
+  s->finish(HttpExchange::After::kKeepAlive);
+  s->blocked(true);
+  EXPECT_EQ(host_->cuts, 0);
+  EXPECT_THAT(pull_all(*s), EndsWith("0\r\n\r\n"));
 }
 
 TEST_F(HttpExchangeTest, TellsOnceThatTheClientIsGone) {

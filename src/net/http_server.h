@@ -63,7 +63,8 @@ class HttpExchange {
   virtual void respond(HttpResponse response) = 0;
 
   // The same in parts: head, bytes, end. Bytes are sent as soon as the socket takes them. A reader that leaves more
-  // than max_unsent_bytes unread is disconnected.
+  // than max_unsent_bytes unread, once the kernel's buffers are full, is disconnected. Whoever writes much in one go
+  // may exceed that for a reader that keeps up.
   virtual void begin_stream(HttpStreamHead head) = 0;
   virtual void write(std::string_view bytes) = 0;
   enum class After { kKeepAlive, kClose };
