@@ -34,10 +34,13 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;  // above 0; divides the logit, when positive, or multiplies it, of an id that the
                                     // prompt or the answer holds
   std::vector<LogitBias> logit_bias;
+  std::vector<TokenId> allowed_ids;                 // nothing else is drawn; empty: all are allowed
+  std::vector<std::vector<TokenId>> bad_sequences;  // none is generated whole; none is empty
 
   // What is drawn depends on the tokens before, or on ids by name.
   bool changes_logits() const {
-    return presence_penalty != 0.0f || frequency_penalty != 0.0f || repetition_penalty != 1.0f || !logit_bias.empty();
+    return presence_penalty != 0.0f || frequency_penalty != 0.0f || repetition_penalty != 1.0f || !logit_bias.empty() ||
+           !allowed_ids.empty() || !bad_sequences.empty();
   }
 };
 

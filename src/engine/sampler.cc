@@ -21,6 +21,28 @@ bool likelier(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+bool is_about_to_complete(std::span<const TokenId> sequence, std::span<const TokenId> generated) {
+  const std::size_t before = sequence.size() - 1;
+  return generated.size() >= before && std::ranges::equal(generated.last(before), sequence.first(before));
+}
+
+// `logits` as the model has them: what isn't allowed is never drawn, also where nothing else is left.
+void keep_allowed(std::vector<float>& values, std::span<const float> logits, std::span<const TokenId> allowed) {
+  std::vector<float> kept(values.size(), kNever);
+  bool any = false;
+  for (const TokenId id : allowed) {
+    if (id >= values.size()) continue;
+    kept[id] = values[id];
+    any = any || values[id] > kNever;
+  }
+  for (const TokenId id : allowed) {
+    if (!any && id < values.size()) kept[id] = logits[id];
+  }
+  values = std::move(kept);
+}
+
 // The logits after bias, penalties and bars.
 std::vector<float> changed(std::span<const float> logits, const SamplingParams& params, const History& history) {
   std::vector<float> values(logits.begin(), logits.end());
@@ -47,8 +69,13 @@ std::vector<float> changed(std::span<const float> logits, const SamplingParams& 
     }
   }
   for (const TokenId id : history.barred) {
-    if (is_known(id)) values[id] = -std::numeric_limits<float>::infinity();
+    if (is_known(id)) values[id] = kNever;
   }
+  for (const std::vector<TokenId>& bad : params.bad_sequences) {
+    if (!bad.empty() && is_known(bad.back()) && is_about_to_complete(bad, history.generated))
+      values[bad.back()] = kNever;
+  }
+  if (!params.allowed_ids.empty()) keep_allowed(values, logits, params.allowed_ids);
   return values;
 }
 
@@ -104,7 +131,9 @@ TokenId draw(std::span<const float> logits, const SamplingParams& params, std::s
     left -= weight[i];
     if (left < 0) return kept[i].id;
   }
-  return kept.back().id;  // rounding left a sliver
+  // Rounding left a sliver. The last one that may be drawn: others may follow that must not.
+  while (kept.size() > 1 && weight[kept.size() - 1] <= 0) kept.pop_back();
+  return kept.back().id;
 }
 
 }  // namespace

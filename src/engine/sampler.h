@@ -14,8 +14,9 @@ namespace nmc::engine {
 // is argmax, the lowest id among equals. top_k and top_p keep the likeliest ids (ties by lower id); at least one id is
 // always kept.
 //
-// Logits change in this order: the bias is added, then repetition, frequency and presence count, then what is barred
-// falls out; temperature, top_k, top_p and min_p work on what that leaves.
+// Logits change in this order: the bias is added, then repetition, frequency and presence count, then what is barred,
+// what would complete a bad sequence and what isn't allowed falls out (if that is all, the allowed ids stay as the
+// model has them); temperature, top_k, top_p and min_p work on what that leaves.
 struct History {
   std::span<const TokenId> prompt;
   std::span<const TokenId> generated;

@@ -124,5 +124,35 @@ TEST(SamplerTest, NotANumberIsNeverDrawn) {
   for (std::size_t position = 0; position < 50; ++position) EXPECT_EQ(sample(logits, {.seed = 5}, position), 17u);
 }
 
+TEST(SamplerTest, OnlyAllowedIdsAreDrawn) {
+  SamplingParams params{.temperature = 5.0f, .seed = 1};
+  params.allowed_ids = {0, 4, 9};  // there is no 9
+  const auto counts = draw(params, 500);
+  EXPECT_EQ(counts.size(), 2u);
+  EXPECT_TRUE(counts.contains(0) && counts.contains(4));
+  EXPECT_EQ(greedy(params, {}), 4u);
+  EXPECT_EQ(greedy({.top_k = 2, .allowed_ids = {2}}, {}), 2u);
+  // What is barred comes all the same where it is all that is allowed.
+  const std::vector<TokenId> barred = {2};
+  EXPECT_EQ(greedy({.allowed_ids = {2}}, {.barred = barred}), 2u);
+  EXPECT_EQ(greedy({.allowed_ids = {2, 0}}, {.barred = barred}), 0u);
+}
+
+TEST(SamplerTest, BadSequencesAreNeverCompleted) {
+  SamplingParams params;
+  params.bad_sequences = {{3, 4, 1}, {0}};
+  const auto after = [&](std::vector<TokenId> generated) {
+    const std::vector<TokenId> prompt = {3, 4};  // doesn't count
+    return greedy(params, {.prompt = prompt, .generated = generated});
+  };
+  EXPECT_EQ(after({}), 1u);
+  EXPECT_EQ(after({4}), 1u);
+  EXPECT_EQ(after({3, 4}), 3u);
+  EXPECT_EQ(after({1, 3, 4}), 3u);
+  EXPECT_EQ(after({3, 4, 4}), 1u);
+  params.temperature = 5.0f;
+  EXPECT_FALSE(draw(params, 500).contains(0));
+}
+
 }  // namespace
 }  // namespace nmc::engine

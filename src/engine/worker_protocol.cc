@@ -74,6 +74,9 @@ void put_sampling(BodyWriter& body, const SamplingParams& params) {
     body.put_u32(bias.id);
     put_float(body, bias.bias);
   }
+  put_tokens(body, params.allowed_ids);
+  body.put_u32(static_cast<std::uint32_t>(params.bad_sequences.size()));
+  for (const std::vector<TokenId>& bad : params.bad_sequences) put_tokens(body, bad);
 }
 
 SamplingParams get_sampling(BodyReader& body) {
@@ -89,6 +92,9 @@ SamplingParams get_sampling(BodyReader& body) {
     bias.id = body.get_u32("id");
     bias.bias = get_float(body, "bias");
   }
+  params.allowed_ids = get_tokens(body);
+  params.bad_sequences.resize(body.get_count("bad words", 4));
+  for (std::vector<TokenId>& bad : params.bad_sequences) bad = get_tokens(body);
   return params;
 }
 
