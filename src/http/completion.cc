@@ -36,8 +36,8 @@ struct Piece {
 
 // One answer.
 struct Choice {
-  Choice(const model::Tokenizer& tokenizer, bool skip_special, std::vector<std::string> stops)
-      : detokenizer(tokenizer, skip_special), stop(std::move(stops)) {}
+  Choice(const model::Tokenizer& tokenizer, const CompletionRequest& request)
+      : detokenizer(tokenizer, request.skip_special_tokens), stop(request.stop, request.include_stop) {}
 
   std::string engine_id;
   std::size_t max_tokens = 0;
@@ -46,13 +46,15 @@ struct Choice {
   StopMatcher stop;
   Usage usage;
   bool is_first_of_prompt = true;
-  std::string text;                            // of a whole answer
-  std::vector<engine::SampledToken> logprobs;  // of a whole answer, where asked for
-  std::size_t text_offset = 0;                 // characters of the tokens told
-  std::optional<Piece> withheld;               // the last token's, until it is known how the answer ends
-  std::optional<TokenId> stop_id;              // of `stop_token_ids`, which ended it
-  std::optional<Ending> ending;                // no more text comes
-  bool finished = false;                       // the engine is done with it
+  std::string echo;                          // the prompt's text, until it was shown
+  std::optional<Json> prompt_ids;            // where asked for, until they were shown
+  std::string text;                          // of a whole answer
+  std::vector<engine::SampledToken> tokens;  // of a whole answer, where asked for
+  std::size_t text_offset = 0;               // characters of the tokens told
+  std::optional<Piece> withheld;             // the last token's, until it is known how the answer ends
+  std::optional<TokenId> stop_id;            // of `stop_token_ids`, which ended it
+  std::optional<Ending> ending;              // no more text comes
+  bool finished = false;                     // the engine is done with it
   bool role_sent = false;
   Nanos submitted_at{0};
   std::optional<Nanos> last_token_at;
@@ -67,16 +69,20 @@ class Completion final : public std::enable_shared_from_this<Completion> {
         include_usage_(request.include_usage),
         continuous_usage_(request.continuous_usage),
         chat_(request.endpoint == Endpoint::kChat),
-        skip_special_(request.skip_special_tokens),
-        sampling_(request.sampling),
-        stops_(request.stop),
+        include_stop_(request.include_stop),
+        return_token_ids_(request.return_token_ids),
+        n_(request.sampling.n),
+        logprobs_(request.sampling.logprobs.has_value()),
+        stop_ids_(request.sampling.stop_ids),
         format_(std::move(format)),
         exchange_(std::move(exchange)) {}
 
-  void start(std::vector<engine::GenerateRequest> requests) {
+  void start(const CompletionRequest& asked, std::vector<engine::GenerateRequest> requests) {
     for (const engine::GenerateRequest& request : requests) {
-      Choice& choice = choices_.emplace_back(*state_->model.tokenizer, skip_special_, stops_);
-      choice.is_first_of_prompt = (choices_.size() - 1) % sampling_.n == 0;
+      Choice& choice = choices_.emplace_back(*state_->model.tokenizer, asked);
+      choice.is_first_of_prompt = (choices_.size() - 1) % n_ == 0;
+      if (asked.echo) choice.echo = prompt_text(asked, (choices_.size() - 1) / n_, request.prompt);
+      if (asked.return_token_ids) choice.prompt_ids = Json(request.prompt);
       choice.engine_id = request.id;
       choice.max_tokens = request.max_tokens;
       choice.ending_ids = engine::ending_ids(request, state_->eos_ids);
@@ -84,7 +90,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     }
     exchange_->on_closed([self = shared_from_this()] { self->give_up(); });
     requests_ = std::move(requests);
-    for (std::size_t i = 0; i < requests_.size() && !over_; i += sampling_.n) submit(i);
+    for (std::size_t i = 0; i < requests_.size() && !over_; i += n_) submit(i);
     if (over_ || !stream_) return;
     exchange_->begin_stream({.content_type = "text/event-stream; charset=utf-8",
                              .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}},
@@ -115,6 +121,13 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     std::size_t choice_;
   };
 
+  // As it was given, or as its tokens have it.
+  std::string prompt_text(const CompletionRequest& asked, std::size_t prompt, std::span<const TokenId> ids) const {
+    const auto* text = std::get_if<std::string>(&asked.prompts[prompt]);
+    if (text != nullptr && !asked.truncate_prompt_tokens) return *text;
+    return state_->model.tokenizer->decode(ids, asked.skip_special_tokens);
+  }
+
   void submit(std::size_t index) {
     const Nanos now = choices_[index].submitted_at = state_->clock().now();
     // Of this one: those that wait for the first to their prompt don't wait in the queue.
@@ -126,7 +139,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
 
   // The first answer's prompt is computed: the others to it start from its blocks and logits, where KV is reused.
   void submit_others(std::size_t first) {
-    for (std::size_t i = first + 1; i < first + sampling_.n && !over_; ++i) submit(i);
+    for (std::size_t i = first + 1; i < first + n_ && !over_; ++i) submit(i);
   }
 
   // On an engine thread.
@@ -176,15 +189,17 @@ class Completion final : public std::enable_shared_from_this<Completion> {
 
     ++choice.usage.completion_tokens;
     const bool ends = std::ranges::find(choice.ending_ids, token.id) != choice.ending_ids.end();
-    Piece piece{ends ? std::string() : choice.stop.push(choice.detokenizer.push(token.id)), std::nullopt};
-    if (sampling_.logprobs) piece.token = std::move(token);
+    const bool shown = !ends || include_stop_;
+    const TokenId id = token.id;
+    Piece piece{shown ? choice.stop.push(choice.detokenizer.push(id)) : std::string(), std::nullopt};
+    if (logprobs_ || return_token_ids_) piece.token = std::move(token);
     if (choice.stop.stopped()) {
       choice.ending = Ending{"stop", choice.stop.matched()};
       emit(index, choice, piece, &*choice.ending);
       state_->runtime.cancel(choice.engine_id);
     } else if (ends || choice.usage.completion_tokens == choice.max_tokens) {
       choice.withheld = std::move(piece);  // on_finish() follows and says how to end its chunk
-      if (std::ranges::find(sampling_.stop_ids, token.id) != sampling_.stop_ids.end()) choice.stop_id = token.id;
+      if (std::ranges::find(stop_ids_, id) != stop_ids_.end()) choice.stop_id = id;
     } else {
       emit(index, choice, piece, nullptr);
     }
@@ -239,18 +254,35 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   }
 
   void emit(std::size_t index, Choice& choice, const Piece& piece, const Ending* ending) {
+    if (!choice.echo.empty()) choice.text_offset = characters(choice.echo);
+    const std::string text = std::exchange(choice.echo, {}) + piece.text;
     if (!stream_) {
-      choice.text += piece.text;
-      if (piece.token) choice.logprobs.push_back(*piece.token);
+      choice.text += text;
+      if (piece.token) choice.tokens.push_back(*piece.token);
       return;
     }
     Json usage;  // null
     if (continuous_usage_) usage = CompletionFormat::usage_json(choice.usage);
-    const Json* shown = include_usage_ ? &usage : nullptr;
+    ChunkedChoice chunk{.index = index, .usage = include_usage_ ? &usage : nullptr};
+    chunk.prompt_token_ids = std::exchange(choice.prompt_ids, std::nullopt);
     // With the first token rather than ahead of it: clients take the first chunk for it.
-    if (chat_ && !std::exchange(choice.role_sent, true)) write(format_.role_event(index, shown));
-    Json logprobs = piece.token ? logprobs_json(choice, std::span(&*piece.token, 1)) : Json(nullptr);
-    write(format_.text_event(index, piece.text, std::move(logprobs), ending, shown));
+    if (chat_ && !std::exchange(choice.role_sent, true)) {
+      write(format_.role_event(chunk));
+      chunk.prompt_token_ids.reset();
+    }
+    const auto tokens = piece.token ? std::span(&*piece.token, 1) : std::span<const engine::SampledToken>();
+    chunk.text = text;
+    chunk.ending = ending;
+    chunk.token_ids = ids_json(tokens);
+    if (!tokens.empty()) chunk.logprobs = logprobs_json(choice, tokens);
+    write(format_.text_event(std::move(chunk)));
+  }
+
+  std::optional<Json> ids_json(std::span<const engine::SampledToken> tokens) const {
+    if (!return_token_ids_) return std::nullopt;
+    Json ids = Json::array();
+    for (const engine::SampledToken& token : tokens) ids.push_back(token.id);
+    return ids;
   }
 
   void write(const std::string& event) {
@@ -258,18 +290,19 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     exchange_->write(event);
   }
 
+  // null where they weren't asked for
   Json logprobs_json(Choice& choice, std::span<const engine::SampledToken> tokens) const {
+    if (!logprobs_) return nullptr;
     const model::Tokenizer& tokenizer = *state_->model.tokenizer;
     return chat_ ? chat_logprobs(tokenizer, tokens) : completions_logprobs(tokenizer, tokens, choice.text_offset);
   }
 
   void complete() {
     over_ = true;
-    for (std::size_t first = 0; first < choices_.size(); first += sampling_.n) {
+    for (std::size_t first = 0; first < choices_.size(); first += n_) {
       std::size_t longest = 0;
-      for (std::size_t i = first; i < first + sampling_.n; ++i)
-        longest = std::max(longest, choices_[i].usage.completion_tokens);
-      state_->histograms.add_prompt(sampling_.n, longest);
+      for (std::size_t i = first; i < first + n_; ++i) longest = std::max(longest, choices_[i].usage.completion_tokens);
+      state_->histograms.add_prompt(n_, longest);
     }
     Usage total;
     for (const Choice& choice : choices_) {
@@ -285,8 +318,11 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     }
     std::vector<FinishedChoice> finished;
     for (Choice& choice : choices_) {
-      Json logprobs = sampling_.logprobs ? logprobs_json(choice, choice.logprobs) : Json(nullptr);
-      finished.push_back({std::move(choice.text), std::move(logprobs), *choice.ending});
+      finished.push_back({.text = std::move(choice.text),
+                          .logprobs = logprobs_json(choice, choice.tokens),
+                          .ending = *choice.ending,
+                          .token_ids = ids_json(choice.tokens),
+                          .prompt_token_ids = std::move(choice.prompt_ids)});
     }
     exchange_->respond({.body = format_.whole(finished, total)});
   }
@@ -318,9 +354,10 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   }
 
   const std::shared_ptr<ServerState> state_;
-  const bool stream_, include_usage_, continuous_usage_, chat_, skip_special_;
-  const SamplingFields sampling_;
-  const std::vector<std::string> stops_;
+  const bool stream_, include_usage_, continuous_usage_, chat_, include_stop_, return_token_ids_;
+  const std::size_t n_;  // answers to each prompt
+  const bool logprobs_;
+  const std::vector<TokenId> stop_ids_;
   const CompletionFormat format_;
   const std::shared_ptr<net::HttpExchange> exchange_;
 
@@ -343,7 +380,7 @@ void start_completion(std::shared_ptr<ServerState> state, const CompletionReques
                       std::vector<engine::GenerateRequest> engine_requests, CompletionFormat format,
                       std::shared_ptr<net::HttpExchange> exchange) {
   std::make_shared<Completion>(std::move(state), request, std::move(format), std::move(exchange))
-      ->start(std::move(engine_requests));
+      ->start(request, std::move(engine_requests));
 }
 
 }  // namespace nmc::http

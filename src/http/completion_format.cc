@@ -42,51 +42,60 @@ Json CompletionFormat::usage_json(const Usage& usage) {
 }
 
 std::string CompletionFormat::whole(std::span<const FinishedChoice> choices, const Usage& usage) const {
+  const bool chat = endpoint_ == Endpoint::kChat;
   Json json = envelope("chat.completion", "text_completion");
   for (std::size_t i = 0; i < choices.size(); ++i) {
     Json choice;
     choice["index"] = i;
-    if (endpoint_ == Endpoint::kChat) {
+    if (chat) {
       choice["message"] = Json::object({{"role", "assistant"}, {"content", choices[i].text}});
     } else {
       choice["text"] = choices[i].text;
     }
     choice["logprobs"] = choices[i].logprobs;
     add_ending(choice, &choices[i].ending);
+    if (choices[i].token_ids) choice["token_ids"] = *choices[i].token_ids;
+    if (!chat && choices[i].prompt_token_ids) choice["prompt_token_ids"] = *choices[i].prompt_token_ids;
     json["choices"].push_back(std::move(choice));
   }
+  // A chat has one prompt.
+  if (chat && choices.front().prompt_token_ids) json["prompt_token_ids"] = *choices.front().prompt_token_ids;
   json["usage"] = usage_json(usage);
   return dump_json(json);
 }
 
-std::string CompletionFormat::event(Json choice, const Json* usage) const {
+std::string CompletionFormat::event(Json choice, ChunkedChoice chunk) const {
   Json json = envelope("chat.completion.chunk", "text_completion");
+  if (chunk.prompt_token_ids) {
+    Json& there = endpoint_ == Endpoint::kChat ? json : choice;
+    there["prompt_token_ids"] = *std::move(chunk.prompt_token_ids);
+  }
   json["choices"].push_back(std::move(choice));
-  if (usage != nullptr) json["usage"] = *usage;
+  if (chunk.usage != nullptr) json["usage"] = *chunk.usage;
   return sse_event(json);
 }
 
-std::string CompletionFormat::role_event(std::size_t index, const Json* usage) const {
+std::string CompletionFormat::role_event(ChunkedChoice chunk) const {
   Json choice;
-  choice["index"] = index;
+  choice["index"] = chunk.index;
   choice["delta"] = Json::object({{"role", "assistant"}, {"content", ""}});
   choice["logprobs"] = nullptr;
   add_ending(choice, nullptr);
-  return event(std::move(choice), usage);
+  return event(std::move(choice), std::move(chunk));
 }
 
-std::string CompletionFormat::text_event(std::size_t index, std::string_view text, Json logprobs, const Ending* ending,
-                                         const Json* usage) const {
+std::string CompletionFormat::text_event(ChunkedChoice chunk) const {
   Json choice;
-  choice["index"] = index;
+  choice["index"] = chunk.index;
   if (endpoint_ == Endpoint::kChat) {
-    choice["delta"] = Json::object({{"content", text}});
+    choice["delta"] = Json::object({{"content", chunk.text}});
   } else {
-    choice["text"] = text;
+    choice["text"] = chunk.text;
   }
-  choice["logprobs"] = std::move(logprobs);
-  add_ending(choice, ending);
-  return event(std::move(choice), usage);
+  choice["logprobs"] = std::move(chunk.logprobs);
+  add_ending(choice, chunk.ending);
+  if (chunk.token_ids) choice["token_ids"] = *std::move(chunk.token_ids);
+  return event(std::move(choice), std::move(chunk));
 }
 
 std::string CompletionFormat::usage_event(const Usage& usage) const {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,17 @@ struct FinishedChoice {
   std::string text;
   Json logprobs;  // null where they weren't asked for
   Ending ending;
+  std::optional<Json> token_ids, prompt_token_ids;  // where asked for
+};
+
+// A piece of a choice in a stream. What is nullptr or nullopt has no field, but for `ending`.
+struct ChunkedChoice {
+  std::size_t index = 0;
+  std::string_view text;
+  Json logprobs;
+  const Ending* ending = nullptr;  // nullptr: it goes on
+  const Json* usage = nullptr;     // as it is to be shown in the chunk
+  std::optional<Json> token_ids, prompt_token_ids;
 };
 
 // Immutable.
@@ -41,17 +53,16 @@ class CompletionFormat {
 
   std::string whole(std::span<const FinishedChoice> choices, const Usage& usage) const;
 
-  // Chunks, as server-sent events. `usage` as it is to be shown in the chunk: nullptr leaves the field out.
-  std::string role_event(std::size_t index, const Json* usage) const;  // the first of a chat's choice
-  std::string text_event(std::size_t index, std::string_view text, Json logprobs, const Ending* ending,
-                         const Json* usage) const;
+  // Chunks, as server-sent events.
+  std::string role_event(ChunkedChoice chunk) const;  // the first of a chat's choice; text and tokens are ignored
+  std::string text_event(ChunkedChoice chunk) const;
   std::string usage_event(const Usage& usage) const;
 
   static Json usage_json(const Usage& usage);
 
  private:
   Json envelope(const char* chat_object, const char* completions_object) const;
-  std::string event(Json choice, const Json* usage) const;
+  std::string event(Json choice, ChunkedChoice chunk) const;
 
   Endpoint endpoint_;
   std::string id_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -28,6 +29,9 @@ class RequestParser {
     NMC_TRY(parse_stop());
     NMC_TRY(parse_streaming());
     NMC_TRY(parse_cache_salt());
+    NMC_TRY(parse_request_id());
+    NMC_TRY(parse_prompt_options());
+    NMC_TRY(parse_answer_options());
     NMC_TRY(refuse_unsupported_fields(body_, request_.endpoint));
     return std::move(request_);
   }
@@ -156,12 +160,44 @@ class RequestParser {
                      fmt::format("expected at most {} bytes, got {}", kCacheSaltBytesMax, request_.cache_salt.size()));
   }
 
+  ApiResult<void> parse_request_id() {
+    if (fields_.find("request_id") == nullptr) return {};
+    NMC_TRY(take(fields_.string("request_id"), "request_id", request_.request_id));
+    return is_request_id(request_.request_id) ? ApiResult<void>() : bad_field("request_id", kRequestIdExpected);
+  }
+
+  ApiResult<void> parse_prompt_options() {
+    const bool chat = request_.endpoint == Endpoint::kChat;
+    NMC_TRY(take(fields_.boolean_or("add_special_tokens", !chat), "add_special_tokens", request_.add_special_tokens));
+    if (fields_.find("truncate_prompt_tokens") == nullptr) return {};
+    std::int64_t& kept = request_.truncate_prompt_tokens.emplace();
+    NMC_TRY(take(fields_.integer("truncate_prompt_tokens", kToWhatFits, std::numeric_limits<std::int64_t>::max()),
+                 "truncate_prompt_tokens", kept));
+    if (kept != 0) return {};
+    return bad_field("truncate_prompt_tokens", "expected at least 1, or -1 for what fits, got 0");
+  }
+
+  ApiResult<void> parse_answer_options() {
+    NMC_TRY(take(fields_.boolean_or("include_stop_str_in_output", false), "include_stop_str_in_output",
+                 request_.include_stop));
+    NMC_TRY(take(fields_.boolean_or("return_token_ids", false), "return_token_ids", request_.return_token_ids));
+    if (request_.endpoint == Endpoint::kChat) return {};
+    NMC_TRY(take(fields_.boolean_or("echo", false), "echo", request_.echo));
+    if (!request_.echo || !request_.sampling.logprobs) return {};
+    return bad_field("echo", "not supported together with `logprobs`: those of a prompt aren't computed");
+  }
+
   const Json& body_;
   const JsonFields fields_;
   CompletionRequest request_;
 };
 
 }  // namespace
+
+bool is_request_id(std::string_view text) {
+  return !text.empty() && text.size() <= kRequestIdBytesMax &&
+         std::ranges::all_of(text, [](char c) { return c > ' ' && c < 0x7f; });
+}
 
 ApiResult<CompletionRequest> parse_completion_request(std::string_view body, Endpoint endpoint, const Served& served) {
   auto json = parse_body(body);

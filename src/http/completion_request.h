@@ -30,8 +30,16 @@ struct CompletionRequest {
   std::optional<std::size_t> max_tokens;  // at least 1
   SamplingFields sampling;                // prompts times sampling.n is at most kChoicesMax
   std::vector<std::string> stop;          // none empty
+  bool include_stop = false;              // what ended the answer is shown with it
   bool skip_special_tokens = true;        // control tokens aren't shown
   std::string cache_salt;
+  std::string request_id;  // the client's name for it; "": none given
+
+  bool add_special_tokens = true;  // the start token goes in front of a text, where the tokenizer has one; a chat's
+                                   // template says itself what goes in front
+  std::optional<std::int64_t> truncate_prompt_tokens;  // so many of the last are kept; kToWhatFits: as many as fit
+  bool echo = false;                                   // kCompletions: the prompt goes ahead of the answer
+  bool return_token_ids = false;
 
   bool stream = false;
   bool include_usage = false;     // of a stream: totals in a last chunk
@@ -42,6 +50,12 @@ inline constexpr std::size_t kPromptsMax = kChoicesMax;  // of one request
 inline constexpr std::size_t kStopsMax = 16;
 inline constexpr std::size_t kStopBytesMax = 1024;  // of one stop string
 inline constexpr std::size_t kCacheSaltBytesMax = 1024;
+inline constexpr std::size_t kRequestIdBytesMax = 128;
+inline constexpr std::int64_t kToWhatFits = -1;
+
+// Visible characters of ASCII, 1 to kRequestIdBytesMax of them: it is sent back in a header.
+bool is_request_id(std::string_view text);
+inline constexpr const char* kRequestIdExpected = "expected 1 to 128 visible ASCII characters";
 
 // What requests are read against.
 struct Served {

@@ -159,7 +159,7 @@ TEST(CompletionRequest, RefusesWrongValuesByName) {
   } cases[] = {
       {"max_tokens", {"0", "-1", "1.5", "\"5\"", "true", "false", "[]", "{}", "1e30", "1e9"}},
       {"temperature", {"-1", "-0.001", "2.001", "1e308", "\"1\"", "true", "[]"}},
-      {"top_p", {"0", "-0.5", "1.01", "1e-60", "\"1\"", "true"}},
+      {"top_p", {"0", "-0.5", "1.01", "\"1\"", "true"}},
       {"top_k", {"-2", "1.5", "\"1\"", "true", "4294967296", "9223372036854775808"}},
       {"seed", {"1.5", "\"1\"", "true", "9223372036854775808", "-9223372036854775809"}},
       {"n", {"0", "-1", "257", "1.0", "\"1\"", "true"}},
@@ -289,7 +289,8 @@ TEST(CompletionRequest, RefusesByNameWhatWouldChangeTheAnswer) {
     EXPECT_THAT(field, HasSubstr(fmt::format("\"{}\":", request.error().param)));
     EXPECT_THAT(request.error().message, HasSubstr("not supported"));
   }
-  for (const char* field : {R"("suffix":"x")", R"("echo":true)"}) {
+  for (const char* field : {R"("suffix":"x")", R"("echo":true,"logprobs":1)", R"("priority":1)",
+                            R"("prompt_logprobs":0)", R"("structured_outputs":{"regex":"a"})"}) {
     EXPECT_THAT(why(text(field)), HasSubstr("not supported")) << field;
   }
 }
@@ -303,6 +304,51 @@ TEST(CompletionRequest, AcceptsTheSameFieldsWhenTheyAskForNothing) {
   }
   EXPECT_EQ(why(text(R"("best_of":1,"suffix":"","logprobs":null,"unheard_of":{"a":[1]},"metadata":{"x":"y"})")),
             "accepted");
+}
+
+TEST(CompletionRequest, ReadsWhatShapesPromptAndAnswer) {
+  const auto request =
+      text(R"("echo":true,"return_token_ids":true,"include_stop_str_in_output":true,"truncate_prompt_tokens":-1,)"
+           R"("add_special_tokens":false,"request_id":"my-id","allowed_token_ids":[5,6],"bad_words":["x","y z"])");
+  ASSERT_TRUE(request) << why(request);
+  EXPECT_TRUE(request->echo && request->return_token_ids && request->include_stop);
+  EXPECT_EQ(request->truncate_prompt_tokens, kToWhatFits);
+  EXPECT_FALSE(request->add_special_tokens);
+  EXPECT_EQ(request->request_id, "my-id");
+  EXPECT_THAT(request->sampling.params.allowed_ids, ElementsAre(5, 6));
+  EXPECT_THAT(request->sampling.bad_words, ElementsAre("x", "y z"));
+  const auto plain = text("");
+  EXPECT_FALSE(plain->echo || plain->return_token_ids || plain->include_stop || plain->truncate_prompt_tokens);
+  EXPECT_TRUE(plain->add_special_tokens);
+  EXPECT_FALSE(chat("")->add_special_tokens);  // the template says what goes in front
+  EXPECT_TRUE(chat(R"("add_special_tokens":true)")->add_special_tokens);
+}
+
+TEST(CompletionRequest, RefusesWrongShapesOfThoseByName) {
+  const std::string long_id(kRequestIdBytesMax + 1, 'x');
+  for (const std::string& field :
+       {std::string(R"("echo":1)"), std::string(R"("return_token_ids":"yes")"),
+        std::string(R"("include_stop_str_in_output":0)"), std::string(R"("truncate_prompt_tokens":0)"),
+        std::string(R"("truncate_prompt_tokens":-2)"), std::string(R"("truncate_prompt_tokens":1.5)"),
+        std::string(R"("add_special_tokens":"no")"), std::string(R"("request_id":"")"),
+        std::string(R"("request_id":"a b")"), std::string(R"("request_id":"a\r\nX-Evil: 1")"),
+        std::string(R"("request_id":7)"), fmt::format(R"("request_id":"{}")", long_id),
+        std::string(R"("allowed_token_ids":[])"), std::string(R"("allowed_token_ids":[-1])"),
+        std::string(R"("allowed_token_ids":5)"), std::string(R"("bad_words":"x")"), std::string(R"("bad_words":[""])"),
+        std::string(R"("bad_words":[1])")}) {
+    const auto request = text(field);
+    ASSERT_FALSE(request) << field;
+    EXPECT_EQ(request.error().status, 400);
+    EXPECT_THAT(field, HasSubstr(fmt::format("\"{}\":", request.error().param)));
+  }
+}
+
+// A cut at a small probability isn't a cut at none.
+TEST(CompletionRequest, NumbersTooSmallForAFloatAreNotZero) {
+  const auto request = text(R"("top_p":1e-300,"temperature":1e-300)");
+  ASSERT_TRUE(request) << why(request);
+  EXPECT_GT(request->sampling.params.top_p, 0.0f);
+  EXPECT_GT(request->sampling.params.temperature, 0.0f);
 }
 
 TEST(CompletionRequest, RefusesWhatIsNotJson) {

@@ -9,9 +9,9 @@ namespace {
 
 using engine::TokenId;
 
-ApiResult<std::vector<TokenId>> prompt_ids(const Prompt& prompt, const model::Model& model) {
+ApiResult<std::vector<TokenId>> prompt_ids(const Prompt& prompt, bool add_special_tokens, const model::Model& model) {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    return text_ids(*text, true, model);
+    return text_ids(*text, add_special_tokens, model);
   }
   const auto& ids = std::get<std::vector<TokenId>>(prompt);
   for (const TokenId id : ids) {
@@ -38,9 +38,40 @@ std::uint64_t seed_of(const CompletionRequest& request, std::uint64_t random_see
   return answer == 0 ? *request.sampling.seed : keyed_random(*request.sampling.seed, 1, answer);
 }
 
+// The last tokens, as many as asked for. To what fits: so that the answer that is asked for has room.
+void truncate(std::vector<TokenId>& ids, const CompletionRequest& request, std::size_t context) {
+  if (!request.truncate_prompt_tokens) return;
+  auto kept = static_cast<std::size_t>(*request.truncate_prompt_tokens);
+  if (*request.truncate_prompt_tokens == kToWhatFits) {
+    const std::size_t asked = request.max_tokens.value_or(request.endpoint == Endpoint::kChat ? 1 : kDefaultMaxTokens);
+    kept = context - std::min(asked, context - 1);
+  }
+  if (ids.size() > kept) ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(kept));
+}
+
+// Of each word as it is at the start of a text and, where that is as long and begins otherwise, as it is after a space:
+// vLLM's rule, which leaves a word alone that is spelled in other pieces.
+std::vector<std::vector<TokenId>> bad_sequences_of(const std::vector<std::string>& words,
+                                                   const model::Tokenizer& tokenizer) {
+  std::vector<std::vector<TokenId>> sequences;
+  for (const std::string& word : words) {
+    const std::size_t spaces = word.find_first_not_of(' ');
+    const std::string_view bare = std::string_view(word).substr(spaces == word.npos ? 0 : spaces);
+    std::vector<TokenId> plain = tokenizer.encode(bare);
+    std::vector<TokenId> spaced = tokenizer.encode(fmt::format(" {}", bare));
+    if (plain.empty()) continue;
+    if (spaced.size() == plain.size() && spaced.front() != plain.front()) sequences.push_back(std::move(spaced));
+    sequences.push_back(std::move(plain));
+  }
+  return sequences;
+}
+
 ApiResult<void> check_ids(const SamplingFields& sampling, const model::Model& model) {
   for (const engine::LogitBias& bias : sampling.params.logit_bias) {
     if (bias.id >= model.config.vocab) return bad_field("logit_bias", unknown_token(bias.id, model));
+  }
+  for (const TokenId id : sampling.params.allowed_ids) {
+    if (id >= model.config.vocab) return bad_field("allowed_token_ids", unknown_token(id, model));
   }
   for (const TokenId id : sampling.stop_ids) {
     if (id >= model.config.vocab) return bad_field("stop_token_ids", unknown_token(id, model));
@@ -59,9 +90,10 @@ std::vector<TokenId> text_ids(std::string_view text, bool add_special_tokens, co
                                  {.parse_special = true, .add_bos = add_special_tokens && model.tokenizer->adds_bos()});
 }
 
-ApiResult<std::vector<TokenId>> chat_ids(const model::Chat& chat, const model::Model& model) {
+ApiResult<std::vector<TokenId>> chat_ids(const model::Chat& chat, bool add_special_tokens, const model::Model& model) {
   auto ids = model.chat_template->render(*model.tokenizer, chat);
   if (!ids) return ApiFailure(to_api_error(ids.error(), field_of(ids.error().message)));
+  if (add_special_tokens && model.tokenizer->adds_bos()) ids->insert(ids->begin(), *model.tokenizer->bos_id());
   return std::move(*ids);
 }
 
@@ -73,10 +105,13 @@ ApiResult<std::vector<engine::GenerateRequest>> make_engine_requests(const Compl
   const char* field = chat ? "messages" : "prompt";
   const SamplingFields& sampling = request.sampling;
   if (auto known = check_ids(sampling, model); !known) return ApiFailure(std::move(known).error());
+  const std::vector<std::vector<TokenId>> bad_sequences = bad_sequences_of(sampling.bad_words, *model.tokenizer);
   std::vector<engine::GenerateRequest> made;
   for (std::size_t i = 0; i < (chat ? 1 : request.prompts.size()); ++i) {
-    auto ids = chat ? chat_ids(request.chat, model) : prompt_ids(request.prompts[i], model);
+    auto ids = chat ? chat_ids(request.chat, request.add_special_tokens, model)
+                    : prompt_ids(request.prompts[i], request.add_special_tokens, model);
     if (!ids) return ApiFailure(std::move(ids).error());
+    truncate(*ids, request, limits.context);
     if (ids->empty()) return bad_field(field, "expected at least one token, got an empty prompt");
     if (ids->size() >= limits.context) {
       return bad_field(field,
@@ -90,6 +125,7 @@ ApiResult<std::vector<engine::GenerateRequest>> make_engine_requests(const Compl
       one.id = fmt::format("{}-{}", id, made.size() - 1);
       one.prompt = *ids;
       one.sampling = sampling.params;
+      one.sampling.bad_sequences = bad_sequences;
       one.sampling.seed = seed_of(request, random_seed, i, answer);
       one.max_tokens = std::min(request.max_tokens.value_or(chat ? room : kDefaultMaxTokens), room);
       one.min_tokens = sampling.min_tokens;

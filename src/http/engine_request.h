@@ -22,7 +22,8 @@ struct EngineLimits {
 // Ids of a prompt given as text, in which control tokens may be spelled; of a conversation, in which they may not be.
 // `add_special_tokens`: with the start token in front where the tokenizer is one that does that.
 std::vector<engine::TokenId> text_ids(std::string_view text, bool add_special_tokens, const model::Model& model);
-ApiResult<std::vector<engine::TokenId>> chat_ids(const model::Chat& chat, const model::Model& model);
+ApiResult<std::vector<engine::TokenId>> chat_ids(const model::Chat& chat, bool add_special_tokens,
+                                                 const model::Model& model);
 
 // What an error says of an id that isn't in the vocabulary.
 std::string unknown_token(engine::TokenId id, const model::Model& model);

@@ -154,5 +154,40 @@ TEST_F(EngineRequestTest, TemplatesThatAreNotUnderstoodAreNamed) {
   EXPECT_TRUE(make(R"({"prompt":"a"})"));
 }
 
+TEST_F(EngineRequestTest, LongPromptsAreCutWhereThatIsAskedFor) {
+  EXPECT_THAT((*make(R"({"prompt":"abcdef","truncate_prompt_tokens":2})"))[0].prompt, ElementsAre('e', 'f'));
+  EXPECT_EQ((*make(R"({"prompt":"abc","truncate_prompt_tokens":9})"))[0].prompt.size(), 3u);
+  const std::string prompt(100, 'x');
+  const auto fitted = [&](std::string_view fields, Endpoint endpoint) {
+    const std::string body =
+        endpoint == Endpoint::kChat
+            ? fmt::format(R"({{"messages":[{{"role":"user","content":"{}"}}],"truncate_prompt_tokens":-1{}}})", prompt,
+                          fields)
+            : fmt::format(R"({{"prompt":"{}","truncate_prompt_tokens":-1{}}})", prompt, fields);
+    const auto made = make(body, endpoint);
+    EXPECT_TRUE(made);
+    return std::pair((*made)[0].prompt.size(), (*made)[0].max_tokens);
+  };
+  EXPECT_EQ(fitted("", Endpoint::kCompletions), std::pair(std::size_t{16}, kDefaultMaxTokens));
+  EXPECT_EQ(fitted(R"(,"max_tokens":5)", Endpoint::kCompletions), std::pair(std::size_t{27}, std::size_t{5}));
+  EXPECT_EQ(fitted(R"(,"max_tokens":500)", Endpoint::kCompletions), std::pair(std::size_t{1}, std::size_t{31}));
+  EXPECT_EQ(fitted("", Endpoint::kChat), std::pair(std::size_t{31}, std::size_t{1}));
+  EXPECT_FALSE(make(fmt::format(R"({{"prompt":"{}","truncate_prompt_tokens":40}})", prompt)));
+}
+
+TEST_F(EngineRequestTest, BadWordsBecomeTokensAtATextsStartAndAfterASpace) {
+  const auto made = make(R"({"prompt":"a","bad_words":["no","  x"," "]})");
+  ASSERT_TRUE(made);
+  // Bytes: after a space a word is longer here, and that spelling begins as the text does.
+  EXPECT_THAT((*made)[0].sampling.bad_sequences, ElementsAre(Ids{'n', 'o'}, Ids{'x'}, Ids{' '}));
+}
+
+TEST_F(EngineRequestTest, AllowedIdsAreOfTheVocabulary) {
+  EXPECT_THAT((*make(R"({"prompt":"a","allowed_token_ids":[1,2]})"))[0].sampling.allowed_ids, ElementsAre(1, 2));
+  const auto made = make(R"({"prompt":"a","allowed_token_ids":[100000]})");
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().param, "allowed_token_ids");
+}
+
 }  // namespace
 }  // namespace nmc::http

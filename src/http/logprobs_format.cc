@@ -25,12 +25,12 @@ Json chat_entry(const model::Tokenizer& tokenizer, const Logprob& logprob) {
   return entry;
 }
 
+}  // namespace
+
 std::size_t characters(std::string_view utf8) {
   return static_cast<std::size_t>(
       std::ranges::count_if(utf8, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }));
 }
-
-}  // namespace
 
 std::string token_string(const model::Tokenizer& tokenizer, engine::TokenId id) {
   model::Utf8Stream stream;

@@ -4,12 +4,15 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "engine/request.h"
 #include "model/tokenizer.h"
 
 namespace nmc::http {
+
+std::size_t characters(std::string_view utf8);
 
 // The token's text, with U+FFFD where its bytes alone form no character.
 std::string token_string(const model::Tokenizer& tokenizer, engine::TokenId id);

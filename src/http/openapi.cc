@@ -26,7 +26,8 @@ Json operation_of(const Route& route, const ServerState& state) {
     add_error(responses, "400",
               "The body is not JSON, a field is wrong or asks for what isn't supported; it is named.");
     add_error(responses, "404", "The model isn't served here.");
-    add_error(responses, "503", "The server is shutting down, has too much to read, or the request waited too long; Retry-After is set.");
+    add_error(responses, "503",
+              "The server is shutting down, has too much to read, or the request waited too long; Retry-After is set.");
   }
   if (route.method == "POST") {
     add_error(responses, "408", "The body didn't arrive in time.");

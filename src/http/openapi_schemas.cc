@@ -64,6 +64,10 @@ void add_ending(Object& choice, bool may_go_on) {
                   "The stop string or the id of stop_token_ids that ended it.");
 }
 
+void add_ids(Object& object, const char* name) {
+  object.optional(name, schema::list(count()), nullptr, "With return_token_ids.");
+}
+
 Json answer_schema(const char* object, Json choice, Json usage, bool usage_is_required) {
   Object answer;
   answer.required("id", schema::text());
@@ -71,6 +75,7 @@ Json answer_schema(const char* object, Json choice, Json usage, bool usage_is_re
   answer.required("created", schema::integer(0), "Unix time in seconds.");
   answer.required("model", schema::text());
   answer.required("choices", schema::list(std::move(choice)));
+  if (std::string_view(object).starts_with("chat")) add_ids(answer, "prompt_token_ids");
   if (usage_is_required) {
     answer.required("usage", std::move(usage));
   } else {
@@ -88,6 +93,7 @@ Json chat_completion_schema() {
   choice.required("message", message.closed());
   choice.required("logprobs", nullable(schema::reference("ChatLogprobs")));
   add_ending(choice, false);
+  add_ids(choice, "token_ids");
   return answer_schema("chat.completion", choice.closed(), schema::reference("Usage"), true);
 }
 
@@ -100,6 +106,7 @@ Json chat_chunk_schema() {
   choice.required("delta", delta.closed());
   choice.required("logprobs", nullable(schema::reference("ChatLogprobs")));
   add_ending(choice, true);
+  add_ids(choice, "token_ids");
   return answer_schema("chat.completion.chunk", choice.closed(), schema::reference("Usage"), false);
 }
 
@@ -109,6 +116,8 @@ Json completion_schema(bool chunk) {
   choice.required("text", schema::text());
   choice.required("logprobs", nullable(schema::reference("CompletionLogprobs")));
   add_ending(choice, chunk);
+  add_ids(choice, "token_ids");
+  add_ids(choice, "prompt_token_ids");
   return answer_schema("text_completion", choice.closed(), schema::reference("Usage"), !chunk);
 }
 

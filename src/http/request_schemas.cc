@@ -48,6 +48,11 @@ void add_conversation(Object& object) {
                   "Further variables of the chat template.");
 }
 
+void add_special_tokens(Object& object, bool absent) {
+  object.optional("add_special_tokens", schema::boolean(), absent,
+                  "Whether the start token is put in front of a text, where the tokenizer is one that does that.");
+}
+
 void add_sampling(Object& object, const ServerState& state) {
   const model::GenerationDefaults& defaults = state.served.defaults;
   object.optional("temperature", schema::number(0, 2), default_of(defaults.temperature, 1.0f),
@@ -66,6 +71,12 @@ void add_sampling(Object& object, const ServerState& state) {
   Json biases = schema::map(schema::number(-100, 100), kLogitBiasesMax);
   biases["propertyNames"] = Json::object({{"pattern", "^[0-9]+$"}});
   object.optional("logit_bias", std::move(biases), nullptr, "Token ids and what is added to their logits.");
+  object.optional("allowed_token_ids", schema::list(token_id(state), 1, kAllowedIdsMax), nullptr,
+                  "Nothing else is drawn.");
+  Json word = schema::text(kBadWordBytesMax);
+  word["minLength"] = 1;
+  object.optional("bad_words", schema::list(std::move(word), 0, kBadWordsMax), nullptr,
+                  "None of them is drawn whole, as its own tokens or those after a space.");
   object.optional("n", schema::integer(1, kChoicesMax), 1,
                   fmt::format("Answers to each prompt; prompts times n are at most {}.", kChoicesMax));
 }
@@ -77,6 +88,8 @@ void add_endings(Object& object, const ServerState& state) {
                   "Strings that end the answer and aren't part of it.");
   object.optional("stop_token_ids", schema::list(token_id(state), 0, kStopIdsMax), nullptr,
                   "Tokens that end the answer.");
+  object.optional("include_stop_str_in_output", schema::boolean(), false,
+                  "Whether the stop string, or the token, that ended the answer is part of it.");
   object.optional("ignore_eos", schema::boolean(), false, "Whether the model's own end of text is passed over.");
   object.optional("min_tokens", schema::integer(0, std::numeric_limits<std::int64_t>::max()), 0,
                   "What would end the answer isn't drawn before; at most max_tokens.");
@@ -121,14 +134,21 @@ Json chat_message_schema() {
                     "An object, or one as JSON in a string.");
   Object call;
   call.required("function", function.open());
-  Object message;
-  message.required("role", schema::one_of({"system", "developer", "user", "assistant", "tool"}));
-  message.optional("content", schema::any_of({schema::text(), parts}), nullptr,
-                   "May be absent where the assistant called tools.");
-  message.optional("name", schema::text(), nullptr);
-  message.optional("tool_call_id", schema::text(), nullptr);
-  message.optional("tool_calls", schema::list(call.open()), nullptr);
-  return message.open();
+  const auto add_names = [](Object& message) {
+    message.optional("name", schema::text(), nullptr);
+    message.optional("tool_call_id", schema::text(), nullptr);
+  };
+  Object said;
+  said.required("role", schema::one_of({"system", "developer", "user", "assistant", "tool"}));
+  said.required("content", schema::any_of({schema::text(), parts}));
+  add_names(said);
+  said.optional("tool_calls", schema::list(call.open()), nullptr);
+  Object called;
+  called.required("role", schema::constant("assistant"));
+  called.required("tool_calls", schema::list(call.open(), 1));
+  called.optional("content", schema::any_of({schema::text(), parts}), nullptr);
+  add_names(called);
+  return schema::any_of({said.open(), called.open()});
 }
 
 Json completion_request_schema(const ServerState& state, Endpoint endpoint) {
@@ -142,12 +162,24 @@ Json completion_request_schema(const ServerState& state, Endpoint endpoint) {
   } else {
     object.required("prompt", prompt_schema(state), "A text or token ids, or several of one kind.");
     object.optional("max_tokens", tokens, kDefaultMaxTokens, "Tokens of an answer at most; cut to what fits.");
+    object.optional("echo", schema::boolean(), false,
+                    "Whether the prompt goes ahead of the answer; not with logprobs.");
   }
+  add_special_tokens(object, endpoint == Endpoint::kCompletions);
+  Json kept = schema::integer(kToWhatFits, std::numeric_limits<std::int64_t>::max());
+  kept["not"] = schema::constant(0);
+  object.optional("truncate_prompt_tokens", std::move(kept), nullptr,
+                  "So many of the prompt's last tokens are kept; -1: as many as leave room for max_tokens.");
   add_sampling(object, state);
   add_endings(object, state);
   add_logprobs(object, endpoint);
   add_streaming(object);
   object.optional("skip_special_tokens", schema::boolean(), true, "Whether control tokens are left out of the text.");
+  object.optional("return_token_ids", schema::boolean(), false, "Whether the ids of prompt and answer are told.");
+  Json id = schema::text(kRequestIdBytesMax);
+  id["pattern"] = "^[!-~]+$";
+  object.optional("request_id", std::move(id), nullptr,
+                  "The answer's id, and its header X-Request-Id; such a header of the request wins. Default: drawn.");
   object.optional("cache_salt", schema::text(kCacheSaltBytesMax), "",
                   "KV is shared only between requests of equal salts.");
   add_unsupported_fields(object, endpoint);
@@ -162,13 +194,13 @@ Json tokenize_request_schema(const ServerState& state) {
   Object text;
   text.required("prompt", schema::text());
   add_common(text);
-  text.optional("add_special_tokens", schema::boolean(), true,
-                "Whether the start token is put in front, where the tokenizer has one.");
+  add_special_tokens(text, true);
   text.optional("messages", schema::constant(nullptr), nullptr);
   Object chat;
   add_conversation(chat);
   add_common(chat);
   chat.optional("prompt", schema::constant(nullptr), nullptr);
+  add_special_tokens(chat, false);
   add_unsupported_conversation_fields(chat);
   return schema::any_of({text.open(), chat.open()});
 }

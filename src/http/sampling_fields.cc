@@ -21,6 +21,8 @@ class SamplingParser {
     NMC_TRY(parse_cuts());
     NMC_TRY(parse_penalties());
     NMC_TRY(parse_logit_bias());
+    NMC_TRY(parse_allowed_ids());
+    NMC_TRY(parse_bad_words());
     NMC_TRY(parse_endings(max_tokens));
     NMC_TRY(parse_logprobs());
     std::int64_t n = 1;
@@ -35,7 +37,11 @@ class SamplingParser {
 
  private:
   ApiResult<void> number(std::string_view name, double low, double high, double absent, float& out) {
-    return take(fields_.number_or(name, low, high, absent), name, out);
+    double value = 0;
+    NMC_TRY(take(fields_.number_or(name, low, high, absent), name, value));
+    out = static_cast<float>(value);
+    if (value > 0 && out == 0) out = std::numeric_limits<float>::min();  // 1e-50 isn't 0, which means something else
+    return {};
   }
   static double or_else(const std::optional<float>& value, double otherwise) { return value ? *value : otherwise; }
 
@@ -100,15 +106,48 @@ class SamplingParser {
       return bad_field("min_tokens",
                        fmt::format("expected at most max_tokens ({}), got {}", *max_tokens, sampling_.min_tokens));
     }
-    if (fields_.find("stop_token_ids") == nullptr) return {};
+    return parse_ids("stop_token_ids", kStopIdsMax, sampling_.stop_ids);
+  }
+
+  ApiResult<void> parse_ids(std::string_view name, std::size_t count_max, std::vector<TokenId>& out) {
+    if (fields_.find(name) == nullptr) return {};
     std::vector<std::int64_t> ids;
-    NMC_TRY(take(fields_.integers("stop_token_ids"), "stop_token_ids", ids));
-    if (ids.size() > kStopIdsMax) {
-      return bad_field("stop_token_ids", fmt::format("expected at most {} ids, got {}", kStopIdsMax, ids.size()));
+    NMC_TRY(take(fields_.integers(name), name, ids));
+    if (ids.size() > count_max) {
+      return bad_field(name, fmt::format("expected at most {} ids, got {}", count_max, ids.size()));
     }
     for (const std::int64_t id : ids) {
-      if (id < 0 || id > kIdMax) return bad_field("stop_token_ids", fmt::format("expected token ids, got {}", id));
-      sampling_.stop_ids.push_back(static_cast<TokenId>(id));
+      if (id < 0 || id > kIdMax) return bad_field(name, fmt::format("expected token ids, got {}", id));
+      out.push_back(static_cast<TokenId>(id));
+    }
+    return {};
+  }
+
+  ApiResult<void> parse_allowed_ids() {
+    NMC_TRY(parse_ids("allowed_token_ids", kAllowedIdsMax, sampling_.params.allowed_ids));
+    if (fields_.find("allowed_token_ids") == nullptr || !sampling_.params.allowed_ids.empty()) return {};
+    return bad_field("allowed_token_ids", "expected at least one id, got an empty array");
+  }
+
+  ApiResult<void> parse_bad_words() {
+    const Json* words = fields_.find("bad_words");
+    if (words == nullptr) return {};
+    if (!words->is_array()) {
+      return bad_field("bad_words", fmt::format("expected an array of strings, got {}", json_type_name(*words)));
+    }
+    if (words->size() > kBadWordsMax) {
+      return bad_field("bad_words", fmt::format("expected at most {} strings, got {}", kBadWordsMax, words->size()));
+    }
+    for (const Json& word : *words) {
+      if (!word.is_string()) {
+        return bad_field("bad_words", fmt::format("expected strings, got one with {}", json_type_name(word)));
+      }
+      const auto& text = word.get_ref<const std::string&>();
+      if (text.empty() || text.size() > kBadWordBytesMax) {
+        return bad_field("bad_words", fmt::format("expected strings of 1 to {} bytes, got one of {}", kBadWordBytesMax,
+                                                  text.size()));
+      }
+      sampling_.bad_words.push_back(text);
     }
     return {};
   }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/json.h"
@@ -18,9 +19,13 @@ inline constexpr std::size_t kChoicesMax = 256;       // answers of one request:
 inline constexpr std::uint32_t kTopLogprobsMax = 20;  // of one token
 inline constexpr std::size_t kLogitBiasesMax = 1024;  // entries of logit_bias
 inline constexpr std::size_t kStopIdsMax = 128;
+inline constexpr std::size_t kAllowedIdsMax = 4096;
+inline constexpr std::size_t kBadWordsMax = 128;
+inline constexpr std::size_t kBadWordBytesMax = 1024;  // of one
 
 struct SamplingFields {
-  engine::SamplingParams params;  // without the seed
+  engine::SamplingParams params;       // without the seed and the ids of bad_words
+  std::vector<std::string> bad_words;  // none empty
   std::optional<std::uint64_t> seed;
   std::size_t n = 1;           // answers to each prompt, 1 .. kChoicesMax
   std::size_t min_tokens = 0;  // not above max_tokens, where that is given

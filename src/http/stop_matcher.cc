@@ -22,7 +22,7 @@ bool StopMatcher::Pattern::advance(char c) {
   return reached == text.size();
 }
 
-StopMatcher::StopMatcher(std::vector<std::string> stops) {
+StopMatcher::StopMatcher(std::vector<std::string> stops, bool include_stop) : include_stop_(include_stop) {
   std::ranges::stable_sort(stops, std::greater<>(), &std::string::size);
   for (std::string& stop : stops) patterns_.emplace_back(std::move(stop));
 }
@@ -35,7 +35,7 @@ std::string StopMatcher::push(std::string_view text) {
     for (std::size_t i = 0; i < patterns_.size(); ++i) {
       if (!patterns_[i].advance(c)) continue;
       matched_ = i;
-      held_.resize(held_.size() - patterns_[i].text.size());
+      if (!include_stop_) held_.resize(held_.size() - patterns_[i].text.size());
       return std::exchange(held_, {});
     }
   }

@@ -16,8 +16,8 @@ namespace nmc::http {
 // and stop strings are UTF-8. Not thread-safe.
 class StopMatcher {
  public:
-  // None of `stops` is empty.
-  explicit StopMatcher(std::vector<std::string> stops);
+  // None of `stops` is empty. `include_stop`: the stop string itself goes through, too.
+  explicit StopMatcher(std::vector<std::string> stops, bool include_stop = false);
 
   // What can be shown now.
   std::string push(std::string_view text);
@@ -38,6 +38,7 @@ class StopMatcher {
     bool advance(char c);  // true: the string is complete
   };
 
+  const bool include_stop_;
   std::vector<Pattern> patterns_;  // longest first
   std::string held_;               // ends with the longest reached prefix of any pattern
   std::optional<std::size_t> matched_;

@@ -81,5 +81,14 @@ TEST(StopMatcher, AgreesWithANaiveSearchHoweverTheTextIsCut) {
   EXPECT_LT(stopped, 19'000);
 }
 
+TEST(StopMatcher, ShowsTheStopStringWhereThatIsAskedFor) {
+  StopMatcher matcher({"END", "ND"}, /*include_stop=*/true);
+  EXPECT_EQ(matcher.push("abE"), "ab");
+  EXPECT_EQ(matcher.push("NDxy"), "END");
+  EXPECT_TRUE(matcher.stopped());
+  EXPECT_EQ(matcher.matched(), "END");
+  EXPECT_EQ(matcher.push("z"), "");
+}
+
 }  // namespace
 }  // namespace nmc::http

@@ -14,6 +14,8 @@ ApiResult<void> parse_chat_form(const Json& body, TokenizeRequest& request) {
   auto chat = parse_chat(body);
   if (!chat) return ApiFailure(std::move(chat).error());
   request.chat = std::move(*chat);
+  NMC_TRY(
+      take(JsonFields(body).boolean_or("add_special_tokens", false), "add_special_tokens", request.add_special_tokens));
   return refuse_unsupported_conversation_fields(body);
 }
 

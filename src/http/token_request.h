@@ -16,7 +16,7 @@ namespace nmc::http {
 struct TokenizeRequest {
   std::string prompt;               // without a chat
   std::optional<model::Chat> chat;  // the ids are those that a chat completion would get
-  bool add_special_tokens = true;   // of a prompt: the start token, where the tokenizer has one put in front
+  bool add_special_tokens = true;   // the start token, where the tokenizer has one put in front
   bool return_token_strs = false;
 };
 ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body, const Served& served);

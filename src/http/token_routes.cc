@@ -18,7 +18,7 @@ ApiResult<net::HttpResponse> tokenize(const ServerState& state, const std::strin
   auto request = parse_tokenize_request(body, state.served);
   if (!request) return ApiFailure(std::move(request).error());
   ApiResult<std::vector<TokenId>> ids = request->chat
-                                            ? chat_ids(*request->chat, state.model)
+                                            ? chat_ids(*request->chat, request->add_special_tokens, state.model)
                                             : text_ids(request->prompt, request->add_special_tokens, state.model);
   if (!ids) return ApiFailure(std::move(ids).error());
   Json json;

@@ -63,6 +63,8 @@ TEST_F(TokenRoutesTest, RefusesByName) {
       {"/tokenize", R"({"messages":[{"role":"user","content":"a"}],"chat_template":"x"})", 400, "chat_template"},
       {"/tokenize", R"({"prompt":"a","model":"other"})", 404, "model"},
       {"/tokenize", R"({"prompt":"a","add_special_tokens":1})", 400, "add_special_tokens"},
+      {"/tokenize", R"({"messages":[{"role":"user","content":"a"}],"add_special_tokens":1})", 400,
+       "add_special_tokens"},
       {"/tokenize", R"({"prompt":"a","return_token_strs":"yes"})", 400, "return_token_strs"},
       {"/detokenize", "{}", 400, "tokens"},
       {"/detokenize", R"({"tokens":"a"})", 400, "tokens"},

@@ -29,13 +29,9 @@ struct Field {
 constexpr Field kCommonFields[] = {
     {"best_of", Harmless::kOne},
     {"length_penalty", Harmless::kOne},
-    {"bad_words", Harmless::kEmpty},
-    {"allowed_token_ids", Harmless::kNothing},
-    {"include_stop_str_in_output", Harmless::kFalse},
+    {"priority", Harmless::kZero},
     {"use_beam_search", Harmless::kFalse},
     {"prompt_logprobs", Harmless::kNothing},
-    {"truncate_prompt_tokens", Harmless::kNothing},
-    {"return_token_ids", Harmless::kFalse},
     {"response_format", Harmless::kTextType},
     {"structured_outputs", Harmless::kNothing},
     {"guided_json", Harmless::kNothing},
@@ -43,19 +39,16 @@ constexpr Field kCommonFields[] = {
     {"guided_choice", Harmless::kNothing},
     {"guided_grammar", Harmless::kNothing},
     {"kv_transfer_params", Harmless::kNothing},
-    {"echo", Harmless::kFalse},
 };
 constexpr Field kConversationFields[] = {
-    {"add_special_tokens", Harmless::kFalse},
     {"chat_template", Harmless::kNothing},
 };
 constexpr Field kChatFields[] = {
-    {"tool_choice", Harmless::kAuto},    {"functions", Harmless::kEmpty}, {"function_call", Harmless::kAuto},
-    {"modalities", Harmless::kTextOnly}, {"audio", Harmless::kNothing},
+    {"echo", Harmless::kFalse},         {"tool_choice", Harmless::kAuto},    {"functions", Harmless::kEmpty},
+    {"function_call", Harmless::kAuto}, {"modalities", Harmless::kTextOnly}, {"audio", Harmless::kNothing},
 };
 constexpr Field kCompletionsFields[] = {
     {"suffix", Harmless::kEmpty},
-    {"add_special_tokens", Harmless::kTrue},
 };
 
 bool asks_for_nothing(const Json& value, Harmless harmless) {
