@@ -2,6 +2,7 @@
 // slower.
 #include "engine/handover.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "base/failpoint.h"
@@ -75,6 +76,30 @@ TEST_P(HandoverTest, CancelledOnTheWayLeavesNothingBehind) {
     EXPECT_EQ(collector->wait().reason, FinishReason::kCancelled);
     EXPECT_EQ(engine.store().stats().blocks_reserved, 0u);
   }
+}
+
+TEST_P(HandoverTest, TheLastOnesAreTold) {
+  Engine engine(setup());
+  const std::size_t runs = kHandoverRecordsMax + 2;
+  Outcome last;
+  for (std::size_t i = 0; i < runs; ++i) engine.run(random_tokens(33, i, engine.vocab()), 2, &last);
+  const std::vector<HandoverRecord> told = engine.runtime().status().handovers;
+  ASSERT_EQ(told.size(), kHandoverRecordsMax);
+  for (std::size_t i = 0; i < told.size(); ++i) EXPECT_EQ(told[i].request_id, fmt::format("run-{}", runs - 1 - i));
+  EXPECT_EQ(told[0].from, "prefill-0");
+  EXPECT_EQ(told[0].to, "decode-0");
+  EXPECT_EQ(told[0].transfer, transfer_name(GetParam()));
+  EXPECT_GE(told[0].bytes, engine.layout().blocks_for(33) * engine.layout().block_bytes());
+  EXPECT_EQ(told[0].bytes, last.metrics.snapshot_bytes);
+  EXPECT_GT(told[0].ms, 0);
+}
+
+TEST_P(HandoverTest, OneThatNeverArrivedIsNotTold) {
+  Engine engine(setup());
+  arm_failpoint("handover.receive", FailpointAction::kError);
+  engine.run(random_tokens(33, 1, engine.vocab()), 2);
+  EXPECT_EQ(failpoint_fired("handover.receive"), 1u);
+  EXPECT_TRUE(engine.runtime().status().handovers.empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Carriers, HandoverTest, ::testing::Values(Transfer::kDirect, Transfer::kShm, Transfer::kTcp),

@@ -5,6 +5,36 @@
 #include "engine/request_limits.h"
 
 namespace nmc::engine {
+namespace {
+
+constexpr const char* kPrefillName = "prefill-0";
+constexpr const char* kDecodeName = "decode-0";
+
+// Notes what arrives.
+class LoggedHandover final : public Handover {
+ public:
+  LoggedHandover(std::unique_ptr<Handover> handover, const char* transfer, HandoverLog& log)
+      : handover_(std::move(handover)), transfer_(transfer), log_(log) {}
+
+  Result<void> send(Sequence& sequence) override { return handover_->send(sequence); }
+  Result<void> receive(Sequence& sequence) override {
+    NMC_RETURN_IF_ERROR(handover_->receive(sequence));
+    log_.add({.request_id = sequence.request.id,
+              .from = kPrefillName,
+              .to = kDecodeName,
+              .transfer = transfer_,
+              .bytes = sequence.metrics.snapshot_bytes,
+              .ms = handover_ms(sequence.metrics)});
+    return {};
+  }
+
+ private:
+  const std::unique_ptr<Handover> handover_;
+  const char* const transfer_;
+  HandoverLog& log_;
+};
+
+}  // namespace
 
 const char* mode_name(Mode mode) {
   return mode == Mode::kMonolithic ? "monolithic" : mode == Mode::kPd ? "pd" : "pd-process";
@@ -40,12 +70,14 @@ Result<std::unique_ptr<Runtime>> LocalRuntime::create(const RuntimeOptions& opti
     self->add_worker("worker-0", "both", pool, ns, self->hooks_for(0));
   } else {
     HandoverContext context{.layout = ns.layout, .ns = ns.digest(), .store = &store, .clock = self->options_.clock};
-    NMC_ASSIGN_OR_RETURN(self->handover_, create_handover(options.transfer, context));
+    NMC_ASSIGN_OR_RETURN(std::unique_ptr<Handover> handover, create_handover(options.transfer, context));
+    self->handover_ =
+        std::make_unique<LoggedHandover>(std::move(handover), transfer_name(options.transfer), self->handover_log_);
     WorkerHooks prefill = self->hooks_for(0);
     prefill.on_prefilled = [self](std::unique_ptr<Sequence> sequence) { self->pass_on(std::move(sequence)); };
     prefill.may_admit = [self] { return !self->workers_[1]->lacks_memory(); };
-    self->add_worker("prefill-0", "prefill", pool, ns, std::move(prefill));
-    self->add_worker("decode-0", "decode", pool, ns, self->hooks_for(1));
+    self->add_worker(kPrefillName, "prefill", pool, ns, std::move(prefill));
+    self->add_worker(kDecodeName, "decode", pool, ns, self->hooks_for(1));
   }
   for (const auto& worker : self->workers_) worker->start();
   return std::unique_ptr<Runtime>(std::move(runtime));
@@ -216,6 +248,7 @@ RuntimeStatus LocalRuntime::status() const {
     status.counters = counters_;
     if (live_.empty()) status.counters.leaked_handles = pool.reservations;
   }
+  status.handovers = handover_log_.newest_first();
   for (const auto& worker : workers_) {
     status.workers.push_back(worker->status());
     status.counters.steps += worker->steps();

@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "engine/handover.h"
+#include "engine/handover_log.h"
 #include "engine/prefix_cache.h"
 #include "engine/runtime.h"
 #include "engine/worker.h"
@@ -41,6 +42,7 @@ class LocalRuntime final : public Runtime {
   const RuntimeOptions options_;
   const model::Decoder& decoder_;
   store::Store& store_;
+  HandoverLog handover_log_;
   std::unique_ptr<Handover> handover_;                // kPd only
   std::vector<std::unique_ptr<PrefixCache>> caches_;  // one a worker, unless nothing is reused
   std::vector<std::unique_ptr<Worker>> workers_;      // fixed once running; [0] takes new requests

@@ -69,10 +69,21 @@ struct RuntimeCounters {
   std::uint64_t leaked_handles = 0, residual_slots = 0, worker_failures = 0;
 };
 
+// A request's KV that arrived at its next worker.
+struct HandoverRecord {
+  std::string request_id;
+  std::string from, to;     // names of workers
+  std::string transfer;     // transfer_name()
+  std::uint64_t bytes = 0;  // RequestMetrics::snapshot_bytes
+  double ms = 0;            // the time its five stages took together, not the wait between them
+};
+constexpr std::size_t kHandoverRecordsMax = 32;
+
 struct RuntimeStatus {
   std::size_t queued = 0, running = 0, max_queue = 0, max_running = 0;
   std::vector<WorkerStatus> workers;
   RuntimeCounters counters;
+  std::vector<HandoverRecord> handovers;  // the last ones, newest first; at most kHandoverRecordsMax
 };
 
 // Thread-safe.

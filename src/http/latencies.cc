@@ -31,6 +31,8 @@ const std::array<const char*, Latencies::kMetrics> Latencies::kNames = {
 };
 
 void Latencies::Window::add(double value) {
+  ++count_;
+  sum_ += value;
   if (values_.size() < kWindow) {
     values_.push_back(value);
   } else {
@@ -52,6 +54,8 @@ Json Latencies::Window::json() const {
   json["p95"] = percentile(0.95);
   json["p99"] = percentile(0.99);
   json["samples"] = sorted.size();
+  json["count"] = count_;
+  json["sum"] = sum_;
   return json;
 }
 

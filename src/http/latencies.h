@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "base/json.h"
@@ -21,8 +22,9 @@ class Latencies {
   // Between two of its tokens.
   void add_token_gap(double ms);
 
-  // {"ttft_ms": {"p50", "p95", "p99", "samples"}, ...}; a metric without samples has "not_available" for its
-  // percentiles. `samples` are those in the window.
+  // {"ttft_ms": {"p50", "p95", "p99", "samples", "count", "sum"}, ...}; a metric without samples has "not_available"
+  // for its percentiles. `samples` are those in the window; `count` and `sum` are of all since start, so that whoever
+  // looks twice knows the mean of what came between.
   Json json() const;
 
  private:
@@ -34,6 +36,8 @@ class Latencies {
    private:
     std::vector<double> values_;
     std::size_t next_ = 0;  // to be overwritten once full
+    std::uint64_t count_ = 0;
+    double sum_ = 0;
   };
 
   static constexpr std::size_t kMetrics = 13;

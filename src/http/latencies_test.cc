@@ -30,6 +30,8 @@ TEST(Latencies, OldSamplesLeaveTheWindow) {
   for (std::size_t i = 0; i < Latencies::kWindow; ++i) latencies.add_token_gap(1);
   EXPECT_EQ(latencies.json()["itl_ms"]["p99"], 1.0);
   EXPECT_EQ(latencies.json()["itl_ms"]["samples"], Latencies::kWindow);
+  EXPECT_EQ(latencies.json()["itl_ms"]["count"], 2 * Latencies::kWindow);
+  EXPECT_EQ(latencies.json()["itl_ms"]["sum"], 1001.0 * Latencies::kWindow);
 }
 
 TEST(Latencies, HandOverStagesCountOnlyWhereThereWasOne) {

@@ -91,6 +91,21 @@ Json workers_json(const std::vector<engine::WorkerStatus>& workers) {
   return json;
 }
 
+Json handovers_json(const std::vector<engine::HandoverRecord>& handovers) {
+  Json json = Json::array();
+  for (const engine::HandoverRecord& handover : handovers) {
+    Json one;
+    one["request"] = handover.request_id;
+    one["from"] = handover.from;
+    one["to"] = handover.to;
+    one["transfer"] = handover.transfer;
+    one["bytes"] = handover.bytes;
+    one["ms"] = handover.ms;
+    json.push_back(std::move(one));
+  }
+  return json;
+}
+
 Json counters_json(const engine::RuntimeCounters& counters, const std::optional<store::StoreStats>& stats) {
   Json json;
   json["prompt_tokens"] = counters.prompt_tokens;
@@ -132,6 +147,7 @@ Json metrics_json(const ServerState& state) {
   json["latency"] = state.latencies.json();
   json["workers"] = workers_json(status.workers);
   json["counters"] = counters_json(status.counters, stats);
+  json["handovers"] = handovers_json(status.handovers);
   return json;
 }
 

@@ -462,8 +462,8 @@ TEST_F(ServerTest, ListsItsModel) {
 TEST_F(ServerTest, MetricsHaveTheirFixedNames) {
   const Json json = json_of(ask("GET /v1/metrics HTTP/1.1\r\n\r\n").body);
   EXPECT_EQ(json["schema"], "nano-mooncake/metrics/v1");
-  for (const char* name :
-       {"mode", "reuse", "transfer", "queue", "requests", "pool", "tiers", "latency", "workers", "counters"}) {
+  for (const char* name : {"mode", "reuse", "transfer", "queue", "requests", "pool", "tiers", "latency", "workers",
+                           "counters", "handovers"}) {
     EXPECT_TRUE(json.contains(name)) << name;
   }
   for (const char* name : {"name", "role", "pid", "state", "restarts", "queued", "running", "utilization"}) {
