@@ -22,6 +22,21 @@ def test_setup_says_nothing_when_there_is_nothing_to_do():
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
 
 
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="not a Debian system")
+def test_setup_clears_no_environment_through_a_link(tmp_path):
+    checkout, other = tmp_path / "checkout", tmp_path / "other"
+    (checkout / "scripts").mkdir(parents=True)
+    shutil.copy(ROOT / "scripts" / "setup", checkout / "scripts")
+    (checkout / "requirements-dev.lock").write_text("")
+    other.mkdir()
+    (other / "kept").write_text("")
+    (checkout / ".venv").symlink_to(other)
+    refused = subprocess.run([checkout / "scripts" / "setup"], capture_output=True, text=True, timeout=120,
+                             stdin=subprocess.DEVNULL)
+    assert refused.returncode == 1 and str(other) in refused.stderr
+    assert (other / "kept").exists()
+
+
 def test_setup_refuses_what_it_doesnt_know():
     wrong = run("scripts/setup", "--devel")
     assert wrong.returncode == 1 and "--devel" in wrong.stderr and "--dev" in wrong.stderr
