@@ -1,23 +1,26 @@
 """The line `ready ADDRESS` by which each server of ours says that it serves."""
 
+import re
 import threading
 
 
 class ReadyLine:
-    """Reads a server's lines, in a thread of its own, until it ends."""
+    """Reads a server's lines, in a thread of its own, until it ends. Another's line is told apart by `pattern`, whose
+    first group is its address."""
 
-    def __init__(self, stream):
+    def __init__(self, stream, pattern=r"ready (\S+)"):
         self.lines = []  # all of them so far, with their ends
         self.address = None  # of the line, once it came
-        self._stream, self._settled = stream, threading.Event()
+        self._stream, self._pattern, self._settled = stream, re.compile(pattern), threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self):
         for line in self._stream:
             self.lines.append(line)
-            if self.address is None and line.startswith("ready "):
-                self.address = line.split()[1]
+            found = self._pattern.match(line) if self.address is None else None
+            if found:
+                self.address = found[1]
                 self._settled.set()
         self._settled.set()  # it ended: there is nothing more to wait for
 

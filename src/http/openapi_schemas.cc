@@ -156,6 +156,7 @@ Json metrics_schema() {
   for (const char* name : {"queue", "requests", "latency", "counters"}) metrics.required(name, object);
   for (const char* name : {"pool", "tiers"}) metrics.required(name, object_or_not);
   metrics.required("workers", schema::list(object));
+  metrics.required("handovers", schema::list(object), "The last ones, newest first.");
   return metrics.open();
 }
 

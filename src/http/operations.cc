@@ -91,6 +91,12 @@ Json prometheus_operation(const ServerState&) {
   add_response(json, "200", "Text exposition, version 0.0.4.")["content"]["text/plain"]["schema"] = schema::text();
   return json;
 }
+Json page_operation(const ServerState&) {
+  Json json = operation("getPage", "A page that shows the metrics as they change, and chats.");
+  add_response(json, "200", "One document; it asks nobody but this server.")["content"]["text/html"]["schema"] =
+      schema::text();
+  return json;
+}
 Json load_operation(const ServerState&) {
   return simple("getLoad", "How many requests the server has.", "As of now.", "Load");
 }

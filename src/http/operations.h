@@ -19,5 +19,6 @@ Json health_operation(const ServerState& state);
 Json ping_operation(const ServerState& state);
 Json version_operation(const ServerState& state);
 Json openapi_operation(const ServerState& state);
+Json page_operation(const ServerState& state);
 
 }  // namespace nmc::http

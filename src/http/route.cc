@@ -5,6 +5,7 @@
 #include "http/completion_routes.h"
 #include "http/openapi.h"
 #include "http/operations.h"
+#include "http/page.h"
 #include "http/service_routes.h"
 #include "http/token_routes.h"
 
@@ -26,6 +27,7 @@ std::span<const Route> all_routes() {
       {"POST", "/ping", Access::kOpen, answer_health, ping_operation},
       {"GET", "/version", Access::kOpen, answer_version, version_operation},
       {"GET", "/openapi.json", Access::kOpen, answer_openapi, openapi_operation},
+      {"GET", "/", Access::kOpen, answer_page, page_operation},
   });
   return kRoutes;
 }

@@ -392,6 +392,7 @@ TEST_F(ServerTest, AnswersWithoutTheKeyAreRefused) {
   }
   EXPECT_EQ(ask("GET /v1/models HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n").status, 200);
   EXPECT_EQ(ask("GET /healthz HTTP/1.1\r\n\r\n").status, 200);  // probes have no key
+  EXPECT_EQ(ask("GET / HTTP/1.1\r\n\r\n").status, 200);         // the page asks for it
 }
 
 TEST_F(ServerTest, DrainingRefusesNewWorkAndFinishesTheOld) {
