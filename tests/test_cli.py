@@ -225,7 +225,6 @@ def test_an_absent_file_is_named(bin_dir, tmp_path):
     ("--prefill", "2", "not supported by this version, expected 1"),
     ("--decode", "0", "expected a whole number from 1"),
     ("--store", "somewhere", "expected embedded, unix:PATH or HOST:PORT"),
-    ("--trace-out", "x.json", "not supported by this version"),
     ("--dram-bytes", "1GB", "expected bytes"),
     ("--dram-bytes", "1k", "expected bytes from 1 MiB"),
     ("--block-tokens", "0", "expected a whole number from 1"),
@@ -238,6 +237,14 @@ def test_a_wrong_value_is_one_line_that_names_flag_value_and_expectation(bin_dir
     line = refused(bin_dir, command, flag, value)
     assert line.startswith(f"nano-mooncake {command}: {flag}: ")
     assert value in line and message in line
+
+
+def test_a_trace_that_cannot_be_written_is_refused_at_once(bin_dir, tmp_path):
+    run = subprocess.run([bin_dir / "nano-mooncake-api", "--port", "0", "--trace-out", tmp_path],
+                         capture_output=True, text=True, timeout=60)
+    assert run.returncode in (2, 3)
+    assert run.stderr.startswith(f"nano-mooncake api: --trace-out: open {tmp_path}: Is a directory")
+    assert run.stderr.count("\n") == 1
 
 
 def test_a_model_that_was_not_fetched_says_how_to_get_it(bin_dir, tmp_path):

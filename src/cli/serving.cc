@@ -108,6 +108,12 @@ Result<Serving> Serving::create(const Settings& settings) {
   NMC_ASSIGN_OR_RETURN(engine::RuntimeOptions options, runtime_options_of(settings));
   if (options.mode == engine::Mode::kPdProcess) return create_with_processes(settings, std::move(options));
   Serving serving;
+  if (settings.has("trace-out")) {
+    auto timeline = engine::TimelineWriter::create(settings.text("trace-out"));
+    if (!timeline) return Failure(std::move(timeline).error().with_context(settings.where("trace-out")));
+    serving.timeline_ = std::move(*timeline);
+    options.on_stage = [writer = serving.timeline_.get()](const engine::StageSpan& span) { writer->add(span); };
+  }
   serving.pool_ = std::make_unique<ThreadPool>(threads_of(settings));
   NMC_ASSIGN_OR_RETURN(model::Model model,
                        model::load_model(settings.text("model"), dtype_of(settings), *serving.pool_));

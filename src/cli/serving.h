@@ -11,6 +11,7 @@
 #include "cli/settings.h"
 #include "cli/worker_processes.h"
 #include "engine/runtime.h"
+#include "engine/timeline.h"
 #include "http/server.h"
 #include "model/model.h"
 #include "store/store.h"
@@ -48,6 +49,7 @@ class Serving {
   std::unique_ptr<model::Model> model_;
   std::vector<http::ServedAdapter> adapters_;
   std::unique_ptr<store::Store> store_;
+  std::unique_ptr<engine::TimelineWriter> timeline_;  // of --trace-out; null: none
   std::unique_ptr<engine::Runtime> runtime_;
 };
 

@@ -265,8 +265,8 @@ std::vector<Setting> server_settings() {
        .kind = Kind::kText,
        .placeholder = "FILE",
        .default_text = "",
-       .help = "Where to write a trace of every request. Default: none is written. Not supported by this version.",
-       .only = {"none"}},
+       .help = "Where to write what each request spent its time on, stage by stage, in Chrome's trace format, which "
+               "Perfetto (ui.perfetto.dev) opens; replaced if it is there. Default: not written."},
       {.name = "log-level",
        .kind = Kind::kChoice,
        .placeholder = "LEVEL",

@@ -1,5 +1,7 @@
 #include "engine/local_runtime.h"
 
+#include <unistd.h>
+
 #include "base/check.h"
 #include "base/log.h"
 #include "engine/request_limits.h"
@@ -7,30 +9,57 @@
 namespace nmc::engine {
 namespace {
 
+constexpr const char* kFrontName = "front";
 constexpr const char* kPrefillName = "prefill-0";
 constexpr const char* kDecodeName = "decode-0";
 
-// Notes what arrives.
-class LoggedHandover final : public Handover {
+// Tells of what goes over, stage by stage, and notes what arrives.
+class ObservedHandover final : public Handover {
  public:
-  LoggedHandover(std::unique_ptr<Handover> handover, const char* transfer, HandoverLog& log)
-      : handover_(std::move(handover)), transfer_(transfer), log_(log) {}
+  ObservedHandover(std::unique_ptr<Handover> handover, const RuntimeOptions& options, const StageTeller& stages,
+                   HandoverLog& log)
+      : handover_(std::move(handover)), options_(options), stages_(stages), log_(log) {}
 
-  Result<void> send(Sequence& sequence) override { return handover_->send(sequence); }
+  Result<void> send(Sequence& sequence) override {
+    const Nanos start = options_.clock->now();
+    const RequestMetrics& metrics = sequence.metrics;
+    const StagePlace place{kPrefillName, ::getpid()};
+    const Result<void> sent = handover_->send(sequence);
+    const Nanos end = options_.clock->now();
+    // Whatever is between the stages counts with the last, so that the track is free from here on.
+    const Nanos encoding = start + nanos_of_ms(metrics.export_ms);
+    const Nanos moving = encoding + nanos_of_ms(metrics.encode_ms);
+    if (!sent || encoding == moving) {  // failed, or of one stage only
+      stages_.tell(sequence.request.id, place, "export", start, end, true);
+    } else {
+      stages_.tell(sequence.request.id, place, "export", start, encoding);
+      stages_.tell(sequence.request.id, place, "encode", encoding, moving);
+      stages_.tell(sequence.request.id, place, "transport", moving, end, true);
+    }
+    return sent;
+  }
+
   Result<void> receive(Sequence& sequence) override {
+    const RequestMetrics before = sequence.metrics;
     NMC_RETURN_IF_ERROR(handover_->receive(sequence));
+    const RequestMetrics& metrics = sequence.metrics;
+    stages_.tell_until(sequence.request.id, {kDecodeName, ::getpid()}, options_.clock->now(),
+                       {{"transport", metrics.transport_ms - before.transport_ms},
+                        {"unpack", metrics.unpack_ms},
+                        {"import", metrics.import_ms}});
     log_.add({.request_id = sequence.request.id,
               .from = kPrefillName,
               .to = kDecodeName,
-              .transfer = transfer_,
-              .bytes = sequence.metrics.snapshot_bytes,
-              .ms = handover_ms(sequence.metrics)});
+              .transfer = transfer_name(options_.transfer),
+              .bytes = metrics.snapshot_bytes,
+              .ms = handover_ms(metrics)});
     return {};
   }
 
  private:
   const std::unique_ptr<Handover> handover_;
-  const char* const transfer_;
+  const RuntimeOptions& options_;
+  const StageTeller& stages_;
   HandoverLog& log_;
 };
 
@@ -57,7 +86,8 @@ Result<std::unique_ptr<Runtime>> create_runtime(const RuntimeOptions& options, c
 LocalRuntime::LocalRuntime(const RuntimeOptions& options, const model::Decoder& decoder, store::Store& store)
     : options_(with_context_of(options, decoder.config())),
       decoder_(decoder),
-      store_(store) {}
+      store_(store),
+      stages_(options.on_stage) {}
 
 Result<std::unique_ptr<Runtime>> LocalRuntime::create(const RuntimeOptions& options, const model::Decoder& decoder,
                                                       kv::Namespace ns, store::Store& store, ThreadPool& pool) {
@@ -72,7 +102,7 @@ Result<std::unique_ptr<Runtime>> LocalRuntime::create(const RuntimeOptions& opti
     HandoverContext context{.layout = ns.layout, .ns = ns.digest(), .store = &store, .clock = self->options_.clock};
     NMC_ASSIGN_OR_RETURN(std::unique_ptr<Handover> handover, create_handover(options.transfer, context));
     self->handover_ =
-        std::make_unique<LoggedHandover>(std::move(handover), transfer_name(options.transfer), self->handover_log_);
+        std::make_unique<ObservedHandover>(std::move(handover), self->options_, self->stages_, self->handover_log_);
     WorkerHooks prefill = self->hooks_for(0);
     prefill.on_prefilled = [self](std::unique_ptr<Sequence> sequence) { self->pass_on(std::move(sequence)); };
     prefill.may_admit = [self] { return !self->workers_[1]->lacks_memory(); };
@@ -110,12 +140,13 @@ Worker& LocalRuntime::add_worker(std::string name, std::string role, ThreadPool&
 
 WorkerHooks LocalRuntime::hooks_for(std::size_t worker) {
   WorkerHooks hooks;
-  hooks.on_admitted = [this](Sequence&) {
+  hooks.on_admitted = [this, worker](Sequence& sequence) {
+    tell_admitted(worker, sequence);
     MutexLock lock(mutex_);
     --queued_;
   };
-  hooks.on_finished = [this](Sequence& sequence, FinishReason reason, std::optional<Error> error) {
-    finished(sequence, reason, std::move(error));
+  hooks.on_finished = [this, worker](Sequence& sequence, FinishReason reason, std::optional<Error> error) {
+    finished(worker, sequence, reason, std::move(error));
   };
   hooks.on_memory_freed = [this, worker] { poke_others(worker); };
   return hooks;
@@ -194,6 +225,7 @@ bool LocalRuntime::drain(Nanos timeout) {
 
 // On the prefill worker's thread: its first token is out, the decode worker goes on.
 void LocalRuntime::pass_on(std::unique_ptr<Sequence> sequence) {
+  tell_prefilled(0, *sequence);
   const Result<void> sent = handover_->send(*sequence);
   if (!sent) {
     log_warning("request {}: hand-over failed, the decode worker computes again: {}", sequence->request.id,
@@ -207,7 +239,36 @@ void LocalRuntime::pass_on(std::unique_ptr<Sequence> sequence) {
   poke_others(0);
 }
 
-void LocalRuntime::finished(Sequence& sequence, FinishReason reason, std::optional<Error> error) {
+// ---- What on_stage hears --------------------------------------------------------------------------------------------
+
+StagePlace LocalRuntime::place_of(std::size_t worker) const { return {workers_[worker]->name(), ::getpid()}; }
+
+void LocalRuntime::tell_admitted(std::size_t worker, const Sequence& sequence) const {
+  const RequestMetrics& metrics = sequence.metrics;
+  const Nanos looked = sequence.admitted - nanos_of_ms(metrics.lookup_ms) - nanos_of_ms(metrics.restore_ms);
+  stages_.tell(sequence.request.id, {kFrontName, ::getpid()}, "queue", sequence.submitted, looked, true);
+  stages_.tell_until(sequence.request.id, place_of(worker), sequence.admitted,
+                     {{"lookup", metrics.lookup_ms}, {"restore", metrics.restore_ms}});
+}
+
+void LocalRuntime::tell_prefilled(std::size_t worker, const Sequence& sequence) const {
+  const double ms = sequence.metrics.prefill_ms;
+  stages_.tell_until(sequence.request.id, place_of(worker), sequence.admitted + nanos_of_ms(ms), {{"prefill", ms}});
+}
+
+void LocalRuntime::tell_ended(std::size_t worker, const Sequence& sequence, Nanos now) const {
+  const std::string& id = sequence.request.id;
+  if (sequence.admitted == Nanos{0}) {
+    return stages_.tell(id, {kFrontName, ::getpid()}, "queue", sequence.submitted, now, true);
+  }
+  if (sequence.first_token == Nanos{0}) {
+    return stages_.tell(id, place_of(worker), "prefill", sequence.admitted, now, true);
+  }
+  if (worker == 0) tell_prefilled(worker, sequence);  // else pass_on() has
+  stages_.tell(id, place_of(worker), "decode", sequence.first_token, now, true);
+}
+
+void LocalRuntime::finished(std::size_t worker, Sequence& sequence, FinishReason reason, std::optional<Error> error) {
   RequestMetrics& metrics = sequence.metrics;
   const Nanos now = options_.clock->now();
   metrics.output_tokens = sequence.generated();
@@ -216,6 +277,7 @@ void LocalRuntime::finished(Sequence& sequence, FinishReason reason, std::option
     metrics.ttft_ms = to_ms(sequence.first_token - sequence.submitted);
     metrics.decode_ms = to_ms(now - sequence.first_token);
   }
+  tell_ended(worker, sequence, now);
   {
     MutexLock lock(mutex_);
     live_.erase(sequence.request.id);

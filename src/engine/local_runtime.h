@@ -13,6 +13,7 @@
 #include "engine/handover_log.h"
 #include "engine/prefix_cache.h"
 #include "engine/runtime.h"
+#include "engine/stage_teller.h"
 #include "engine/worker.h"
 
 namespace nmc::engine {
@@ -35,13 +36,18 @@ class LocalRuntime final : public Runtime {
   Worker& add_worker(std::string name, std::string role, ThreadPool& pool, const kv::Namespace& ns, WorkerHooks hooks);
   WorkerHooks hooks_for(std::size_t worker);
   void pass_on(std::unique_ptr<Sequence> sequence);
-  void finished(Sequence& sequence, FinishReason reason, std::optional<Error> error);
+  void finished(std::size_t worker, Sequence& sequence, FinishReason reason, std::optional<Error> error);
+  void tell_admitted(std::size_t worker, const Sequence& sequence) const;
+  void tell_prefilled(std::size_t worker, const Sequence& sequence) const;
+  void tell_ended(std::size_t worker, const Sequence& sequence, Nanos now) const;
+  StagePlace place_of(std::size_t worker) const;
   void poke_others(std::size_t worker);
   void cancel_all();
 
   const RuntimeOptions options_;
   const model::Decoder& decoder_;
   store::Store& store_;
+  const StageTeller stages_;
   HandoverLog handover_log_;
   std::unique_ptr<Handover> handover_;                // kPd only
   std::vector<std::unique_ptr<PrefixCache>> caches_;  // one a worker, unless nothing is reused

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "engine/request.h"
+#include "engine/stage_span.h"
 #include "model/decoder.h"
 #include "store/store.h"
 
@@ -48,6 +49,10 @@ struct RuntimeOptions {
   // Sees the logits each token is sampled from, on the worker's thread: for parity tests and evaluation. `position` is
   // the number of tokens before the one to be sampled.
   std::function<void(const std::string& request_id, std::size_t position, std::span<const float> logits)> on_logits;
+
+  // Hears of each stage of each request when it is over, on a thread of the runtime's: must return quickly. A request
+  // that never got to a worker has spent its time in "queue".
+  std::function<void(const StageSpan&)> on_stage;
 };
 
 struct WorkerStatus {

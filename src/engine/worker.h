@@ -59,6 +59,7 @@ class Worker {
   void stop();
 
   // Thread-safe.
+  const std::string& name() const { return name_; }
   void enqueue(std::unique_ptr<Sequence> sequence);
   void poke();  // something changed that it may be waiting for: a cancellation, memory
   bool lacks_memory() const { return lacks_memory_.load(std::memory_order_relaxed); }  // for its oldest sequence
