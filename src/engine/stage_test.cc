@@ -157,9 +157,10 @@ TEST_P(HandoverStageTest, OneThatFailsGivesItsTrackUp) {
 std::string name_of(const ::testing::TestParamInfo<std::pair<Mode, Transfer>>& each) {
   return std::string(mode_name(each.param.first)) + "_" + transfer_name(each.param.second);
 }
-constexpr std::pair kMonolithic(Mode::kMonolithic, Transfer::kDirect);
-constexpr std::pair kDirect(Mode::kPd, Transfer::kDirect), kShm(Mode::kPd, Transfer::kShm),
-    kTcp(Mode::kPd, Transfer::kTcp);
+constexpr auto kMonolithic = std::pair(Mode::kMonolithic, Transfer::kDirect);
+constexpr auto kDirect = std::pair(Mode::kPd, Transfer::kDirect);
+constexpr auto kShm = std::pair(Mode::kPd, Transfer::kShm);
+constexpr auto kTcp = std::pair(Mode::kPd, Transfer::kTcp);
 INSTANTIATE_TEST_SUITE_P(Modes, StageTest, ::testing::Values(kMonolithic, kDirect, kShm, kTcp), name_of);
 INSTANTIATE_TEST_SUITE_P(Modes, HandoverStageTest, ::testing::Values(kDirect, kShm, kTcp), name_of);
 
