@@ -36,6 +36,7 @@ Command http_metadata_server_command();
 Command master_command();
 Command worker_command();
 Command keeper_command();
+Command top_command();
 
 // In the order of the list that `nano-mooncake --help` prints.
 std::vector<Command> all_commands();

@@ -10,12 +10,6 @@
 namespace nmc::cli {
 namespace {
 
-// Columns a terminal shows: characters, not bytes.
-std::size_t display_width(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; }));
-}
-
 std::string pad(const std::string& text, std::size_t width, bool right) {
   const std::string spaces(width - std::min(width, display_width(text)), ' ');
   return right ? spaces + text : text + spaces;
@@ -105,6 +99,11 @@ std::string format_markdown(const Table& table) {
     result += '\n';
   }
   return result;
+}
+
+std::size_t display_width(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; }));
 }
 
 std::string printable(std::string_view text) {

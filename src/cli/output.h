@@ -38,6 +38,9 @@ std::string format_markdown(const Table& table);
 // Rows become columns: for few rows of many columns.
 Table transposed(const Table& table);
 
+// Columns that a terminal shows: characters, not bytes.
+std::size_t display_width(std::string_view text);
+
 // The text on one line: control bytes, which would break a table or drive the terminal, are escaped.
 std::string printable(std::string_view text);
 
