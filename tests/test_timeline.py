@@ -74,6 +74,34 @@ def test_every_request_is_there_stage_by_stage(start_server, tmp_path, flags, ex
     assert events[-1]["args"]["spans"] == sum(event["ph"] == "X" for event in events)
 
 
+@pytest.mark.parametrize("transfer", ["direct", "shm"])
+def test_workers_that_are_processes_are_told_apart(start_server, tmp_path, transfer):
+    path = tmp_path / "trace.json"
+    server = start_server("--mode", "pd-process", "--prefill", "2", "--decode", "1", "--transfer", transfer,
+                          "--dram-bytes", "16MiB", "--trace-out", path)
+    done = [complete(server, f"request {i} " * 10) for i in range(6)]
+    with urllib.request.urlopen(server.url + "/v1/metrics", timeout=60) as answer:
+        document = json.load(answer)
+    server.terminate()
+    assert server.wait() == 0
+    events = json.loads(path.read_text())
+    check_shape(events)
+    pids = {worker["name"]: worker["pid"] for worker in document["workers"]}
+    groups = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert f"decode-0 (pid {pids['decode-0']})" in groups and f"front (pid {server.pid})" in groups
+    for identity, before, after in done:
+        stages = stages_of(events, identity)
+        assert all(before <= start <= end <= after for _, _, start, end in stages)
+        names = [f"{process}/{stage}" for process, stage, _, _ in stages]
+        prefill = next(process for process, stage, _, _ in stages if stage == "prefill")
+        assert names[0] == "front/queue" and names[-1] == "decode-0/decode" and prefill.startswith("prefill-")
+        assert f"{prefill} hand-over/export" in names and "decode-0 hand-over/import" in names
+    assert len(document["handovers"]) == 6
+    last = document["handovers"][0]
+    assert done[-1][0] in last["request"] and last["from"] in pids and last["to"] == "decode-0"
+    assert last["transfer"] == transfer and last["bytes"] > 0 and last["ms"] > 0
+
+
 def test_what_a_killed_server_wrote_can_be_read(start_server, tmp_path):
     path = tmp_path / "trace.json"
     server = start_server("--dram-bytes", "16MiB", "--trace-out", path)

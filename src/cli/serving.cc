@@ -108,12 +108,7 @@ Result<Serving> Serving::create(const Settings& settings) {
   NMC_ASSIGN_OR_RETURN(engine::RuntimeOptions options, runtime_options_of(settings));
   if (options.mode == engine::Mode::kPdProcess) return create_with_processes(settings, std::move(options));
   Serving serving;
-  if (settings.has("trace-out")) {
-    auto timeline = engine::TimelineWriter::create(settings.text("trace-out"));
-    if (!timeline) return Failure(std::move(timeline).error().with_context(settings.where("trace-out")));
-    serving.timeline_ = std::move(*timeline);
-    options.on_stage = [writer = serving.timeline_.get()](const engine::StageSpan& span) { writer->add(span); };
-  }
+  NMC_RETURN_IF_ERROR(serving.open_timeline(settings, options));
   serving.pool_ = std::make_unique<ThreadPool>(threads_of(settings));
   NMC_ASSIGN_OR_RETURN(model::Model model,
                        model::load_model(settings.text("model"), dtype_of(settings), *serving.pool_));
@@ -130,6 +125,7 @@ Result<Serving> Serving::create(const Settings& settings) {
 
 Result<Serving> Serving::create_with_processes(const Settings& settings, engine::RuntimeOptions options) {
   Serving serving;
+  NMC_RETURN_IF_ERROR(serving.open_timeline(settings, options));
   NMC_ASSIGN_OR_RETURN(WorkerProcesses processes, WorkerProcesses::begin(settings));
   serving.processes_ = std::make_unique<WorkerProcesses>(std::move(processes));
   serving.pool_ = std::make_unique<ThreadPool>(threads_of(settings));
@@ -144,6 +140,15 @@ Result<Serving> Serving::create_with_processes(const Settings& settings, engine:
                                                                            serving.model_->config, ns,
                                                                            *serving.store_));
   return serving;
+}
+
+Result<void> Serving::open_timeline(const Settings& settings, engine::RuntimeOptions& options) {
+  if (!settings.has("trace-out")) return {};
+  auto timeline = engine::TimelineWriter::create(settings.text("trace-out"));
+  if (!timeline) return Failure(std::move(timeline).error().with_context(settings.where("trace-out")));
+  timeline_ = std::move(*timeline);
+  options.on_stage = [writer = timeline_.get()](const engine::StageSpan& span) { writer->add(span); };
+  return {};
 }
 
 std::string Serving::description() const {

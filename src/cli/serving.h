@@ -40,6 +40,8 @@ class Serving {
 
  private:
   Serving() = default;
+  // Of --trace-out, which on_stage of `options` writes to.
+  Result<void> open_timeline(const Settings& settings, engine::RuntimeOptions& options);
 
   static Result<Serving> create_with_processes(const Settings& settings, engine::RuntimeOptions options);
 

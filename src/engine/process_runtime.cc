@@ -41,7 +41,7 @@ struct ProcessRuntime::Live {
   std::shared_ptr<RequestListener> listener;
   std::vector<kv::PrefixKey> keys;  // of its prompt's full blocks; empty where nothing is reused
   std::uint64_t arrival = 0;
-  Nanos submitted{0}, admitted{0}, first_token{0};
+  Nanos submitted{0}, admitted{0}, first_token{0}, here{0};  // here: admitted at its present worker
 
   Stage stage = Stage::kToPrefill;
   std::size_t worker = kNoWorker;    // that has it now
@@ -89,6 +89,7 @@ std::unique_ptr<ProcessRuntime> ProcessRuntime::create(ProcessRuntimeOptions opt
 ProcessRuntime::ProcessRuntime(ProcessRuntimeOptions options, const model::ModelConfig& config, kv::Namespace ns,
                                store::Store& store)
     : options_(with_context_of(options.runtime, config)),
+      log_(options_),
       recovery_(options.recovery),
       handover_lease_(options.handover_lease),
       vocab_(config.vocab),
@@ -422,8 +423,7 @@ void ProcessRuntime::on_down(std::size_t index, const Error& why) {
 
 // What was lost with its worker goes on at another one, or ends.
 std::optional<ProcessRuntime::Ended> ProcessRuntime::recover(const LivePtr& live, std::size_t index, const Error& why) {
-  live->worker = kNoWorker;
-  live->ticket = 0;
+  leave_worker(*live);
   // With its first token out, also if its worker died before it could say that it was done.
   const bool decoding = !live->generated.empty();
   end_handover(*live);
@@ -488,8 +488,9 @@ void ProcessRuntime::on_event(std::size_t worker, const WorkerEvent& event) {
 }
 
 void ProcessRuntime::on_admitted(std::size_t worker, const LivePtr& live) {
+  live->here = options_.clock->now();
   if (live->admitted == Nanos{0}) {
-    live->admitted = options_.clock->now();
+    live->admitted = live->here;
     --queued_;
   }
   // Its KV can be taken while it is still being made.
@@ -546,7 +547,13 @@ void ProcessRuntime::on_imported(std::uint64_t handover) {
 
 void ProcessRuntime::leave_worker(Live& live) {
   if (live.worker == kNoWorker) return;
-  workers_[live.worker]->work.erase(live.ticket);
+  WorkerState& worker = *workers_[live.worker];
+  const bool prefilling = live.stage == Live::Stage::kPrefill;
+  const StagePlace place{worker.link->worker().name, worker.hello.pid};
+  const std::string producer = live.producer == kNoWorker ? "" : workers_[live.producer]->link->worker().name;
+  log_.left({live.request.id, live.metrics, prefilling, place, producer, live.submitted, live.admitted, live.here});
+  live.here = Nanos{0};
+  worker.work.erase(live.ticket);
   by_ticket_.erase(live.ticket);
   live.worker = kNoWorker;
   live.ticket = 0;
@@ -583,6 +590,7 @@ ProcessRuntime::Ended ProcessRuntime::end_locked(const LivePtr& live, FinishReas
      : reason == FinishReason::kFailed  ? c.requests_failed
                                         : c.requests_finished);
   if (live->admitted == Nanos{0}) {
+    log_.never_admitted(live->request.id, live->submitted);
     --queued_;
   } else {
     metrics.queue_ms = std::max(0.0, to_ms(live->admitted - live->submitted) - metrics.lookup_ms - metrics.restore_ms);
@@ -695,6 +703,7 @@ RuntimeStatus ProcessRuntime::status() const {
     held += figures.blocks_held + figures.exports + figures.imports;
     sequences += figures.queued + figures.running;
   }
+  status.handovers = log_.handovers();
   if (live_.empty()) {
     status.counters.leaked_handles = held;
     status.counters.residual_slots = sequences;

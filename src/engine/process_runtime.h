@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "engine/front_log.h"
 #include "engine/placement.h"
 #include "engine/prefix_directory.h"
 #include "engine/runtime.h"
@@ -103,6 +104,7 @@ class ProcessRuntime final : public Runtime {
   Nanos next_look(Nanos now) const NMC_REQUIRES(mutex_);
 
   const RuntimeOptions options_;
+  FrontLog log_;
   const Recovery recovery_;
   const Nanos handover_lease_;
   const std::size_t vocab_;

@@ -15,13 +15,18 @@ void StageTeller::tell(const std::string& request_id, const StagePlace& place, c
 }
 
 void StageTeller::tell_until(const std::string& request_id, const StagePlace& place, Nanos end,
-                             std::initializer_list<Stage> stages) const {
+                             std::initializer_list<Stage> stages, bool are_last) const {
   if (!listener_) return;
   Nanos start = end;
-  for (const Stage& stage : stages) start -= nanos_of_ms(stage.ms);
+  const char* last = nullptr;
+  for (const Stage& stage : stages) {
+    start -= nanos_of_ms(stage.ms);
+    if (nanos_of_ms(stage.ms) > Nanos{0}) last = stage.name;
+  }
   for (const Stage& stage : stages) {
     const Nanos duration = nanos_of_ms(stage.ms);
-    if (duration > Nanos{0}) tell(request_id, place, stage.name, start, start + duration);
+    if (duration > Nanos{0})
+      tell(request_id, place, stage.name, start, start + duration, are_last && stage.name == last);
     start += duration;
   }
 }

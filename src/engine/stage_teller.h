@@ -31,9 +31,10 @@ class StageTeller {
 
   void tell(const std::string& request_id, const StagePlace& place, const char* stage, Nanos start, Nanos end,
             bool is_last = false) const;
-  // Stages one after another, the last of which ended at `end`. Those that took no time are left out.
+  // Stages one after another, the last of which ended at `end`. Those that took no time are left out. `are_last`: of
+  // this request there.
   void tell_until(const std::string& request_id, const StagePlace& place, Nanos end,
-                  std::initializer_list<Stage> stages) const;
+                  std::initializer_list<Stage> stages, bool are_last = false) const;
 
  private:
   const Listener listener_;
