@@ -71,7 +71,7 @@ TEST(DecoderWeightsTest, PackedWeightsOfAnotherKindAreRefused) {
   ModelConfig other = tiny_config();
   other.rope_theta *= 2;
   EXPECT_EQ(Decoder::create(other, weights, Dtype::kBf16, pool, map).error().code, ErrorCode::kVersionMismatch);
-  std::filesystem::resize_file(file, *file_size(file) - 1);
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
   EXPECT_EQ(make(pool, map).error().code, ErrorCode::kCorrupt);
   std::filesystem::resize_file(file, 100);
   EXPECT_EQ(make(pool, map).error().code, ErrorCode::kCorrupt);
