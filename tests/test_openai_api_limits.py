@@ -127,6 +127,21 @@ def test_a_client_that_reads_nothing_is_cut_off_in_time(start_server):
         assert b"[DONE]" not in read_to_end(still)
 
 
+def test_a_request_that_waits_too_long_may_come_again(start_server):
+    server = start_server("--max-running", "1", "--queue-timeout-s", "0.05")
+    with raw_stream(server, "/v1/completions", LONG) as running:
+        next(running)
+        status, headers, body = post_raw(server, "/v1/completions", b'{"prompt": "in a hurry"}')
+        assert status == 503, body
+        assert int(headers["Retry-After"]) >= 1
+        assert "queue" in json.loads(body)["error"]["message"]
+        with raw_stream(server, "/v1/completions", {"prompt": "in a hurry"}) as waiting:
+            event = next(waiting)
+            assert event["error"]["code"] == 503
+            assert list(waiting) == []
+    assert_serves(server)
+
+
 def test_the_key_may_come_from_a_file(start_server, tmp_path):
     (tmp_path / "key").write_text("sesame\n")
     server = start_server("--api-key-file", tmp_path / "key")

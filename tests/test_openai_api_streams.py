@@ -1,4 +1,4 @@
-"""Streams as the `openai` package reads them: usage where it was asked for, and clients that leave one another alone."""
+"""Streams as the `openai` package reads them: usage where it was asked for, clients that leave one another alone."""
 
 import contextlib
 import json
