@@ -48,6 +48,14 @@ void check_accepted(const CompletionRequest& request) {
   for (const std::string& stop : request.stop)
     must(!stop.empty() && stop.size() <= kStopBytesMax && is_valid_utf8(stop));
   must(request.cache_salt.size() <= kCacheSaltBytesMax);
+  must(request.request_id.empty() || is_request_id(request.request_id));
+  must(request.sampling.params.allowed_ids.size() <= kAllowedIdsMax);
+  must(request.sampling.bad_words.size() <= kBadWordsMax);
+  for (const std::string& word : request.sampling.bad_words) {
+    must(!word.empty() && word.size() <= kBadWordBytesMax && is_valid_utf8(word));
+  }
+  must(request.truncate_prompt_tokens.value_or(1) >= kToWhatFits && request.truncate_prompt_tokens.value_or(1) != 0);
+  must(!(request.echo && (request.endpoint == Endpoint::kChat || request.sampling.logprobs)));
   must(request.stream || !(request.include_usage || request.continuous_usage));
 }
 
