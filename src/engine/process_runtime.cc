@@ -1,18 +1,17 @@
 #include "engine/process_runtime.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/check.h"
 #include "base/entropy.h"
 #include "base/log.h"
+#include "engine/process_runtime_state.h"
 #include "engine/request_limits.h"
 
 namespace nmc::engine {
 namespace {
 
-constexpr std::size_t kNoWorker = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t kDirectoryEntries = 1 << 17;
 // A cancelled request ends when its worker says so, at most after this.
 constexpr Nanos kCancelPatience = std::chrono::seconds(2);
@@ -27,57 +26,6 @@ std::vector<std::byte> body_of(Numbers... numbers) {
 }
 
 }  // namespace
-
-// A request from its submission to its end.
-struct ProcessRuntime::Live {
-  enum class Stage {
-    kToPrefill,  // in to_prefill_
-    kPrefill,    // at a prefill worker
-    kToDecode,   // in to_decode_: its first token is out
-    kDecode,     // at a decode worker
-  };
-
-  GenerateRequest request;
-  std::shared_ptr<RequestListener> listener;
-  std::vector<kv::PrefixKey> keys;  // of its prompt's full blocks; empty where nothing is reused
-  std::uint64_t arrival = 0;
-  Nanos submitted{0}, admitted{0}, first_token{0}, here{0};  // here: admitted at its present worker
-
-  Stage stage = Stage::kToPrefill;
-  std::size_t worker = kNoWorker;    // that has it now
-  std::uint64_t ticket = 0;          // its name there
-  std::size_t excluded = kNoWorker;  // died with it
-  bool was_retried = false;
-  std::vector<TokenId> generated;
-  RequestMetrics metrics;
-  Nanos cancelled_at{0};
-
-  // Its KV on the way from `producer` to `consumer`; 0: none is.
-  std::uint64_t handover = 0;
-  std::size_t producer = kNoWorker, consumer = kNoWorker;
-  bool handed_over = false;  // the producer has all of it
-  std::uint64_t kv_tokens = 0;
-  std::vector<BlockName> names;
-
-  // Held while the listener is called, so that nothing comes after the end, whoever tells it.
-  Mutex telling;
-  bool ended NMC_GUARDED_BY(telling) = false;
-};
-
-struct ProcessRuntime::WorkerState {
-  std::unique_ptr<WorkerLink> link;
-  bool up = false, was_up = false;
-  std::optional<Error> refused;
-  Nanos heard{0};  // of it last
-  std::size_t ups = 0;
-  WorkerHello hello;
-  WorkerFigures figures;
-  std::map<std::uint64_t, LivePtr> work;  // by ticket
-
-  const char* role() const { return link->worker().role.c_str(); }
-  bool is(const char* wanted) const { return link->worker().role == wanted; }
-  bool shares(const WorkerState& other) const { return !hello.store.empty() && hello.store == other.hello.store; }
-};
 
 // ---- start and stop ----
 
@@ -675,40 +623,6 @@ Nanos ProcessRuntime::next_look(Nanos now) const {
     if (live->request.queue_deadline && live->admitted == Nanos{0}) consider(*live->request.queue_deadline);
   }
   return next;
-}
-
-// ---- figures ----
-
-RuntimeStatus ProcessRuntime::status() const {
-  RuntimeStatus status{.max_queue = options_.max_queue, .max_running = options_.max_running};
-  const std::uint64_t held_here = store_.held();
-  MutexLock lock(mutex_);
-  status.queued = queued_;
-  status.running = live_.size() - queued_;
-  status.counters = counters_;
-  std::uint64_t held = held_here, sequences = 0;
-  for (const auto& worker : workers_) {
-    const WorkerFigures& figures = worker->figures;
-    WorkerStatus one{.name = worker->link->worker().name, .role = worker->link->worker().role};
-    one.pid = worker->up ? worker->hello.pid : 0;
-    one.state = worker->up ? (draining_ ? "draining" : "ready") : worker->was_up ? "lost" : "starting";
-    one.restarts = worker->ups > 0 ? worker->ups - 1 : 0;
-    one.queued = figures.queued;
-    one.running = figures.running;
-    one.utilization =
-        figures.wall_ns > 0 ? static_cast<double>(figures.busy_ns) / static_cast<double>(figures.wall_ns) : 0;
-    status.workers.push_back(std::move(one));
-    status.counters.steps += figures.steps;
-    status.counters.preemptions += figures.preemptions;
-    held += figures.blocks_held + figures.exports + figures.imports;
-    sequences += figures.queued + figures.running;
-  }
-  status.handovers = log_.handovers();
-  if (live_.empty()) {
-    status.counters.leaked_handles = held;
-    status.counters.residual_slots = sequences;
-  }
-  return status;
 }
 
 }  // namespace nmc::engine
