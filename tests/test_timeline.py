@@ -10,12 +10,12 @@ KNOWN = {"queue", "lookup", "restore", "prefill", "export", "encode", "transport
 
 
 def complete(server, prompt, tokens=6):
-    """The request's id, and the microseconds of the machine's clock between which it was."""
+    """The engine's id of the request, and the microseconds of the machine's clock between which it was."""
     body = json.dumps({"prompt": prompt, "max_tokens": tokens, "ignore_eos": True}).encode()
     request = urllib.request.Request(server.url + "/v1/completions", body, {"Content-Type": "application/json"})
     before = time.clock_gettime(time.CLOCK_MONOTONIC) * 1e6
     with urllib.request.urlopen(request, timeout=60) as answer:
-        identity = json.load(answer)["id"]
+        identity = json.load(answer)["id"].split("-", 1)[1]  # without its kind, "cmpl"
     return identity, before, time.clock_gettime(time.CLOCK_MONOTONIC) * 1e6
 
 
