@@ -1,5 +1,5 @@
-// Bodies of the messages between a front and its worker processes, as a broken peer might send them. The first byte says
-// which message. What could be read is written and read again, and must be the same.
+// Bodies of the messages between a front and its worker processes, as a broken peer might send them. The first byte
+// says which message. What could be read is written and read again, and must be the same.
 #include <cstdlib>
 #include <cstring>
 #include <vector>

@@ -67,10 +67,10 @@ def metrics(url):
 
 def eventually(holds, what, timeout=PATIENCE_S):
     """Asks until it holds. `what` is said when it doesn't: text, or a function that makes it."""
-    deadline = time.monotonic() + timeout
+    deadline, pause = time.monotonic() + timeout, threading.Event()
     while not holds():
         assert time.monotonic() < deadline, what() if callable(what) else what
-        time.sleep(0.01)  # between two looks, not in place of one
+        pause.wait(0.01)  # between two looks, not in place of one
 
 
 def fired(log):

@@ -220,10 +220,9 @@ def test_an_absent_file_is_named(bin_dir, tmp_path):
     ("--port", "65536", "expected a whole number from 0 to 65535"),
     ("--port", "-1", "expected a whole number"),
     ("--dtype", "fp8", "expected one of bf16, f32"),
-    ("--mode", "both", "expected one of monolithic, pd"),
-    ("--mode", "pd-process", "not supported by this version"),
-    ("--prefill", "2", "not supported by this version, expected 1"),
-    ("--decode", "0", "expected a whole number from 1"),
+    ("--mode", "both", "expected one of monolithic, pd, pd-process"),
+    ("--prefill", "-1", "expected a whole number from 0"),
+    ("--decode", "257", "expected a whole number from 0"),
     ("--store", "somewhere", "expected embedded, unix:PATH or HOST:PORT"),
     ("--dram-bytes", "1GB", "expected bytes"),
     ("--dram-bytes", "1k", "expected bytes from 1 MiB"),
@@ -237,6 +236,16 @@ def test_a_wrong_value_is_one_line_that_names_flag_value_and_expectation(bin_dir
     line = refused(bin_dir, command, flag, value)
     assert line.startswith(f"nano-mooncake {command}: {flag}: ")
     assert value in line and message in line
+
+
+@pytest.mark.parametrize("flags, message", [
+    (["--prefill", "2"], "--prefill: 2: several workers of a kind, or none, are processes: --mode pd-process"),
+    (["--decode", "0"], "--decode: 0: several workers of a kind, or none, are processes: --mode pd-process"),
+    (["--mode", "pd-process", "--decode", "0"], "--decode: 0, expected at least one worker to decode"),
+])
+def test_workers_that_a_mode_cannot_have_are_refused(bin_dir, flags, message):
+    run = subprocess.run([bin_dir / "nano-mooncake", "api", *flags], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 2 and message in run.stderr and run.stderr.count("\n") == 1
 
 
 def test_a_trace_that_cannot_be_written_is_refused_at_once(bin_dir, tmp_path):

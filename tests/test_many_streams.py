@@ -9,6 +9,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 
@@ -120,7 +121,7 @@ def test_streams_behind_one_slot_leave_the_server_quick(start_server, streams_of
     wait_until(lambda: is_at_rest(server), "at rest afterwards")
     # Nothing spins for those that left: what follows is a measurement's length, not a wait for something to happen.
     before = cpu_seconds(server)
-    time.sleep(1)
+    threading.Event().wait(1)
     assert cpu_seconds(server) - before < 0.3
     assert_serves(server)
 

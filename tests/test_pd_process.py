@@ -95,7 +95,8 @@ def test_each_router_serves(start_cluster, alone, router):
 
 KILLED = [  # failpoint, by hand-over
     ("prefill", "before", {"*": "handover.begin=exit"}),
-    ("prefill", "during", {"direct": "handover.send=exit", "shm": "handover.span=exit@1", "tcp": "handover.span=exit@1"}),
+    ("prefill", "during", {"direct": "handover.send=exit", "shm": "handover.span=exit@1",
+                           "tcp": "handover.span=exit@1"}),
     ("prefill", "after", {"*": "handover.sent=exit"}),
     ("decode", "before", {"*": "worker.assign=exit"}),
     ("decode", "during", {"*": "handover.receive=exit"}),
@@ -177,7 +178,8 @@ def test_recovery_fail_is_a_typed_error_within_the_deadline(start_cluster, alone
     if answer.error:
         assert f"{process}-0" in answer.error["message"] and answer.error["type"] == "ServiceUnavailableError"
     assert [hit[0] for hit in fired(server.failpoints)] == [f"{process}-0"]
-    eventually(lambda: all(worker["state"] == "ready" for worker in metrics(server.url)["workers"]), "it doesn't come back")
+    eventually(lambda: all(worker["state"] == "ready" for worker in metrics(server.url)["workers"]),
+               "it doesn't come back")
     assert complete(server.url, PROMPTS[1]).bits == alone[1].bits
     expect_nothing_held(server.url)
 
@@ -204,7 +206,8 @@ def test_a_leg_that_fails_is_one_clear_error_and_the_other_is_free_again(start_c
         answer = complete(server.url, PROMPTS[0])
         assert answer.status == 503 and answer.error["code"] == 503
     expect_nothing_held(server.url)
-    eventually(lambda: all(worker["state"] == "ready" for worker in metrics(server.url)["workers"]), "it doesn't return")
+    eventually(lambda: all(worker["state"] == "ready" for worker in metrics(server.url)["workers"]),
+               "it doesn't return")
     assert complete(server.url, PROMPTS[0]).bits == alone[0].bits
     expect_nothing_held(server.url)
 

@@ -1,5 +1,5 @@
-"""Mixed load at twice what the server takes, with clients that leave and workers that are killed. NMC_SOAK=1 runs it for
-half an hour and looks at memory; else it is a short form of the same."""
+"""Mixed load at twice what the server takes, with clients that leave and workers that are killed. NMC_SOAK=1 runs it
+for half an hour and looks at memory; else it is a short form of the same."""
 
 import http.client
 import json

@@ -87,8 +87,8 @@ std::vector<Setting> runtime_settings() {
        .kind = Kind::kChoice,
        .placeholder = "POLICY",
        .default_text = "prefix+load",
-       .help = "How a worker is chosen among several: in turn, by the fewest tokens to do, by the longest known prefix, "
-               "or by the fewest tokens until the request is done, known prefix deducted.",
+       .help = "How a worker is chosen among several: in turn, by the fewest tokens to do, by the longest known "
+               "prefix, or by the fewest tokens until the request is done, known prefix deducted.",
        .choices = {"round-robin", "least-load", "prefix", "prefix+load"}},
       {.name = "recovery",
        .kind = Kind::kChoice,

@@ -16,9 +16,9 @@ constexpr std::string_view kVariablePrefix = "NANO_MOONCAKE_";
 constexpr std::uint64_t kFileBytesMax = 1 << 20;
 
 // Variables that are read elsewhere, before or besides any setting: by every program, by masters and their clients.
-const std::string kOtherVariables[] = {"NANO_MOONCAKE_FAILPOINTS_LOG", "NANO_MOONCAKE_PROCESS", "NANO_MOONCAKE_FAILPOINTS",      "NANO_MOONCAKE_TOKEN",
-                                       "NANO_MOONCAKE_TOKEN_FILE",      "NANO_MOONCAKE_TLS_CA",
-                                       "NANO_MOONCAKE_STORE_TRANSPORT", "NANO_MOONCAKE_CACHE"};
+const std::string kOtherVariables[] = {
+    "NANO_MOONCAKE_FAILPOINTS_LOG", "NANO_MOONCAKE_PROCESS", "NANO_MOONCAKE_FAILPOINTS",      "NANO_MOONCAKE_TOKEN",
+    "NANO_MOONCAKE_TOKEN_FILE",     "NANO_MOONCAKE_TLS_CA",  "NANO_MOONCAKE_STORE_TRANSPORT", "NANO_MOONCAKE_CACHE"};
 
 // The members of a configuration file by setting name.
 using FileValues = std::map<std::string, Json>;

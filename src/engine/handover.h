@@ -35,8 +35,8 @@ class KvInlet {
   virtual ~KvInlet() = default;
 
   // Unpacks sequence.parcel into blocks: afterwards the sequence stands as it did before the hand-over, but for blocks
-  // being its own where they were shared, and for KV that was lost, which will be computed again. kResourceExhausted: no
-  // room now, the parcel is kept for another try. Any other error: all the KV is lost, and the sequence has neither
+  // being its own where they were shared, and for KV that was lost, which will be computed again. kResourceExhausted:
+  // no room now, the parcel is kept for another try. Any other error: all the KV is lost, and the sequence has neither
   // blocks nor parcel. On the taker's loop.
   virtual Result<void> receive(Sequence& sequence) = 0;
 };

@@ -48,14 +48,14 @@ ProcessRuntime::ProcessRuntime(ProcessRuntimeOptions options, const model::Model
       directory_(kDirectoryEntries) {
   for (WorkerAddress& address : options.workers) {
     const std::size_t index = workers_.size();
-    WorkerLinkOptions link{.worker = std::move(address),
-                           .hello = {.ns = ns_.digest(),
-                                     .layout = ns_.layout.to_string(),
-                                     .transfer = transfer_name(options_.transfer),
-                                     .heartbeat = std::min(options.worker_deadline, handover_lease_) /
-                                                  kHeartbeatsInDeadline},
-                           .token = options.token,
-                           .deadline = options.worker_deadline};
+    WorkerLinkOptions link{
+        .worker = std::move(address),
+        .hello = {.ns = ns_.digest(),
+                  .layout = ns_.layout.to_string(),
+                  .transfer = transfer_name(options_.transfer),
+                  .heartbeat = std::min(options.worker_deadline, handover_lease_) / kHeartbeatsInDeadline},
+        .token = options.token,
+        .deadline = options.worker_deadline};
     WorkerLinkHooks hooks;
     hooks.on_up = [this, index](const WorkerHello& hello) { on_up(index, hello); };
     hooks.on_refused = [this, index](const Error& why) {
@@ -609,7 +609,8 @@ void ProcessRuntime::renew_handovers(Nanos now) {
   for (const auto& [handover, live] : by_handover_) {
     if (!live->handed_over || live->producer == kNoWorker) continue;
     const bool waits = live->stage == Live::Stage::kToDecode;
-    const bool taken = live->stage == Live::Stage::kDecode && now - workers_[live->consumer]->heard < handover_lease_ / 2;
+    const bool taken =
+        live->stage == Live::Stage::kDecode && now - workers_[live->consumer]->heard < handover_lease_ / 2;
     if (waits || taken) workers_[live->producer]->link->send(WorkerOp::kRenew, body_of(handover));
   }
 }

@@ -31,7 +31,8 @@ constexpr std::size_t kHeaderBytes = 4096;
 static_assert(sizeof(SharedHeader) <= kHeaderBytes);
 
 Digest shared_layout(const ModelConfig& config) {
-  return sha256(fmt::format("{}\n{}\n{}", config.digest_text(), kernels::instruction_level(), kernels::kNumericsVersion));
+  return sha256(
+      fmt::format("{}\n{}\n{}", config.digest_text(), kernels::instruction_level(), kernels::kNumericsVersion));
 }
 
 // Hands out 64-byte aligned pieces of memory whose size is known beforehand.
@@ -259,8 +260,8 @@ Result<DecoderWeights> DecoderWeights::pack(const ModelConfig& config, WeightSou
     NMC_ASSIGN_OR_RETURN(memory, open_shared(config, options.shared_file, header));
     const auto packed = static_cast<Dtype>(header.dtype);
     if (packed != dtype && !(packed == Dtype::kF16 && dtype == Dtype::kBf16))
-      return version_mismatch("packed weights {}: of {}, expected {}", options.shared_file.string(),
-                              dtype_name(packed), dtype_name(dtype));
+      return version_mismatch("packed weights {}: of {}, expected {}", options.shared_file.string(), dtype_name(packed),
+                              dtype_name(dtype));
     dtype = packed;
   } else {
     if (dtype != Dtype::kF32) {  // f16 weights keep their bits
