@@ -136,9 +136,9 @@ Result<Serving> Serving::create_with_processes(const Settings& settings, engine:
   const kv::Namespace ns = serving.model_->kv_namespace(options.block_tokens);
   NMC_ASSIGN_OR_RETURN(serving.store_, serving.processes_->join_store(settings, ns.layout.block_bytes()));
   options.eos_ids = serving.model_->eos_ids();
-  NMC_ASSIGN_OR_RETURN(serving.runtime_, serving.processes_->start_workers(settings, std::move(options),
-                                                                           serving.model_->config, ns,
-                                                                           *serving.store_));
+  NMC_ASSIGN_OR_RETURN(
+      serving.runtime_,
+      serving.processes_->start_workers(settings, std::move(options), serving.model_->config, ns, *serving.store_));
   return serving;
 }
 

@@ -123,8 +123,8 @@ void Worker::end_abandoned_in(Sequences& sequences) {
     Sequence& sequence = *sequences[i];
     const bool cancelled = sequence.cancel->cancelled.load(std::memory_order_relaxed);
     const bool expired = sequence.request.deadline && now >= *sequence.request.deadline;
-    const bool queued_too_long = sequence.request.queue_deadline && sequence.admitted == Nanos{0} &&
-                                 now >= *sequence.request.queue_deadline;
+    const bool queued_too_long =
+        sequence.request.queue_deadline && sequence.admitted == Nanos{0} && now >= *sequence.request.queue_deadline;
     if (!cancelled && !expired && !queued_too_long) {
       ++i;
       continue;

@@ -258,8 +258,8 @@ void Decoder::Impl::write_logits(ThreadPool& pool, std::span<const Chunk> chunks
   }
 }
 
-void Decoder::forward(ThreadPool& pool, std::span<const Chunk> chunks, std::uint32_t block_tokens,
-                      Workspace& workspace, const std::function<void(std::size_t layer)>& on_layer) const {
+void Decoder::forward(ThreadPool& pool, std::span<const Chunk> chunks, std::uint32_t block_tokens, Workspace& workspace,
+                      const std::function<void(std::size_t layer)>& on_layer) const {
   Workspace::Impl& w = *workspace.impl_;
   std::size_t rows = 0;
   for (const Chunk& chunk : chunks) rows += chunk.tokens.size();

@@ -59,8 +59,7 @@ Result<std::unique_ptr<ChatTemplate>> gguf_chat_template(const GgufHeader& heade
                             token_text(header, "tokenizer.ggml.eos_token_id", tokenizer));
 }
 
-Result<Model> load_gguf(const Path& path, std::string name, Dtype dtype, ThreadPool& pool,
-                        const PackOptions& options) {
+Result<Model> load_gguf(const Path& path, std::string name, Dtype dtype, ThreadPool& pool, const PackOptions& options) {
   NMC_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(path));
   Model model;
   model.name = std::move(name);
