@@ -93,6 +93,26 @@ void SocketWatch::run() {
 
 // ---- WorkerProcesses ----
 
+namespace {
+
+// Before anything is started.
+Result<void> check_workers(const Settings& settings) {
+  std::vector<RemoteWorker> remote;
+  if (settings.has("remote-workers")) remote = *parse_remote_workers(settings.text("remote-workers"));
+  if (!remote.empty() && settings.text("transfer") != "tcp")
+    return invalid_argument("{}: workers of other hosts take --transfer tcp, got {}", settings.where("remote-workers"),
+                            settings.text("transfer"));
+  for (const std::string role : {"prefill", "decode"}) {
+    const bool elsewhere = std::ranges::any_of(remote, [&](const RemoteWorker& worker) { return worker.role == role; });
+    if (settings.integer(role) == 0 && !elsewhere)
+      return invalid_argument("{}: 0, expected at least one worker to {}, here or in --remote-workers",
+                              settings.where(role), role);
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<WorkerProcesses> WorkerProcesses::begin(const Settings& settings) {
   const std::string& store = settings.text("store");
   if (store != "embedded" && !store.starts_with("unix:"))
@@ -100,6 +120,7 @@ Result<WorkerProcesses> WorkerProcesses::begin(const Settings& settings) {
         "{}: {}: with --mode pd-process blocks lie in the store of this host, its own (embedded) or "
         "unix:PATH",
         settings.where("store"), store);
+  NMC_RETURN_IF_ERROR(check_workers(settings));
   const bool own = store == "embedded";
   if (own && settings.bytes("dram-bytes") == 0)
     return invalid_argument("{}: 0, expected memory for KV blocks", settings.where("dram-bytes"));
@@ -174,9 +195,6 @@ Result<std::unique_ptr<engine::Runtime>> WorkerProcesses::start_workers(const Se
   engine::ProcessRuntimeOptions process;
   std::vector<RemoteWorker> remote;
   if (settings.has("remote-workers")) remote = *parse_remote_workers(settings.text("remote-workers"));
-  if (!remote.empty() && options.transfer != engine::Transfer::kTcp)
-    return invalid_argument("{}: workers of other hosts take --transfer tcp, got {}", settings.where("remote-workers"),
-                            engine::transfer_name(options.transfer));
   NMC_ASSIGN_OR_RETURN(process.token, token_of(settings));
   workers_ = static_cast<int>(settings.integer("prefill") + settings.integer("decode"));
   for (const std::string role : {"prefill", "decode"}) {
@@ -192,9 +210,6 @@ Result<std::unique_ptr<engine::Runtime>> WorkerProcesses::start_workers(const Se
       process.workers.push_back(
           {.name = fmt::format("{}-{}", role, number++), .role = role, .address = worker.address, .local = false});
     }
-    if (number == 0)
-      return invalid_argument("{}: 0, expected at least one worker to {}, here or in --remote-workers",
-                              settings.where(role), role);
   }
   process.runtime = std::move(options);
   const std::string& recovery = settings.text("recovery");
