@@ -245,16 +245,18 @@ def text_of(events):
 
 def test_a_stream_that_moves_says_every_token_once(start_cluster, start_server):
     """Its decode worker is killed in its middle, by whoever likes."""
-    whole = complete(start_server(*MEMORY).url, PROMPTS[0], max_tokens=1500)
+    whole = complete(start_server(*MEMORY).url, PROMPTS[0], max_tokens=4000)
     server = start_cluster("--transfer", "shm", decode=2, prefill=1)
     events = []
-    for event in Stream(server.url, PROMPTS[0], 1500):
+    for event in Stream(server.url, PROMPTS[0], 4000):
         events.append(event)
         if len(events) == 5:
-            busy = next(w for w in metrics(server.url)["workers"] if w["role"] == "decode" and w["running"] > 0)
-            os.kill(busy["pid"], signal.SIGKILL)
+            busy = []
+            eventually(lambda: busy.extend(w["pid"] for w in metrics(server.url)["workers"]
+                                           if w["role"] == "decode" and w["running"] > 0) or busy, "nobody decodes")
+            os.kill(busy[0], signal.SIGKILL)
     assert events[-1] == "[DONE]"
-    assert len(events) == 1501, "an event a token, and the end"
+    assert len(events) == 4001, "an event a token, and the end"
     assert text_of(events) == whole.choice["text"]
     assert metrics(server.url)["counters"]["worker_failures"] == 1
     expect_nothing_held(server.url)
