@@ -81,7 +81,7 @@ fuzz: setup-dev  ## Each fuzz target for FUZZ_SECONDS (60)
 soak: setup-dev  ## Unit tests SOAK_RUNS (20) times over, long forms of the store's tests, fuzz targets for FUZZ_SECONDS
 	@$(call build,release)
 	@ctest --preset release --parallel $(JOBS) --label-regex unit --repeat until-fail:$(SOAK_RUNS)
-	@NMC_SOAK=1 NMC_BIN_DIR=$(CURDIR)/$(BIN) $(PYTEST) -rs tests/test_store_*.py \
+	@NMC_SOAK=1 NMC_BIN_DIR=$(CURDIR)/$(BIN) $(PYTEST) -rs tests/test_serving_soak.py tests/test_store_*.py \
 	  tests/python/test_store_large.py tests/python/test_store_full.py
 	@$(MAKE) fuzz
 
