@@ -106,39 +106,31 @@ Nanos nanos_of(const Settings& settings, std::string_view name) {
 
 Result<Serving> Serving::create(const Settings& settings) {
   NMC_ASSIGN_OR_RETURN(engine::RuntimeOptions options, runtime_options_of(settings));
-  if (options.mode == engine::Mode::kPdProcess) return create_with_processes(settings, std::move(options));
   Serving serving;
   NMC_RETURN_IF_ERROR(serving.open_timeline(settings, options));
+  if (options.mode == engine::Mode::kPdProcess) {
+    NMC_ASSIGN_OR_RETURN(WorkerProcesses begun, WorkerProcesses::begin(settings));
+    serving.processes_ = std::make_unique<WorkerProcesses>(std::move(begun));
+  }
+  WorkerProcesses* const processes = serving.processes_.get();
   serving.pool_ = std::make_unique<ThreadPool>(threads_of(settings));
+  const model::PackOptions pack = processes == nullptr ? model::PackOptions{} : processes->pack_options();
   NMC_ASSIGN_OR_RETURN(model::Model model,
-                       model::load_model(settings.text("model"), dtype_of(settings), *serving.pool_));
+                       model::load_model(settings.text("model"), dtype_of(settings), *serving.pool_, pack));
   serving.model_ = std::make_unique<model::Model>(std::move(model));
   NMC_ASSIGN_OR_RETURN(serving.adapters_, load_adapters(settings, *serving.model_, *serving.pool_));
   const kv::Namespace ns = serving.model_->kv_namespace(options.block_tokens);
+  options.eos_ids = serving.model_->eos_ids();
+  if (processes != nullptr) {
+    NMC_ASSIGN_OR_RETURN(serving.store_, processes->join_store(settings, ns.layout.block_bytes()));
+    NMC_ASSIGN_OR_RETURN(serving.runtime_, processes->start_workers(settings, std::move(options),
+                                                                    serving.model_->config, ns, *serving.store_));
+    return serving;
+  }
   NMC_ASSIGN_OR_RETURN(store::StoreOptions memory, store_options_of(settings, ns.layout.block_bytes()));
   NMC_ASSIGN_OR_RETURN(serving.store_, store::Store::create(std::move(memory)));
-  options.eos_ids = serving.model_->eos_ids();
   NMC_ASSIGN_OR_RETURN(serving.runtime_,
                        engine::create_runtime(options, *serving.model_->decoder, ns, *serving.store_, *serving.pool_));
-  return serving;
-}
-
-Result<Serving> Serving::create_with_processes(const Settings& settings, engine::RuntimeOptions options) {
-  Serving serving;
-  NMC_RETURN_IF_ERROR(serving.open_timeline(settings, options));
-  NMC_ASSIGN_OR_RETURN(WorkerProcesses processes, WorkerProcesses::begin(settings));
-  serving.processes_ = std::make_unique<WorkerProcesses>(std::move(processes));
-  serving.pool_ = std::make_unique<ThreadPool>(threads_of(settings));
-  NMC_ASSIGN_OR_RETURN(model::Model model, model::load_model(settings.text("model"), dtype_of(settings), *serving.pool_,
-                                                             serving.processes_->pack_options()));
-  serving.model_ = std::make_unique<model::Model>(std::move(model));
-  NMC_ASSIGN_OR_RETURN(serving.adapters_, load_adapters(settings, *serving.model_, *serving.pool_));
-  const kv::Namespace ns = serving.model_->kv_namespace(options.block_tokens);
-  NMC_ASSIGN_OR_RETURN(serving.store_, serving.processes_->join_store(settings, ns.layout.block_bytes()));
-  options.eos_ids = serving.model_->eos_ids();
-  NMC_ASSIGN_OR_RETURN(
-      serving.runtime_,
-      serving.processes_->start_workers(settings, std::move(options), serving.model_->config, ns, *serving.store_));
   return serving;
 }
 

@@ -43,8 +43,6 @@ class Serving {
   // Of --trace-out, which on_stage of `options` writes to.
   Result<void> open_timeline(const Settings& settings, engine::RuntimeOptions& options);
 
-  static Result<Serving> create_with_processes(const Settings& settings, engine::RuntimeOptions options);
-
   // Declared in the order of need: destroyed last to first.
   std::unique_ptr<WorkerProcesses> processes_;  // of mode pd-process, else null
   std::unique_ptr<ThreadPool> pool_;

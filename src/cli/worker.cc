@@ -13,6 +13,7 @@
 #include "cli/signals.h"
 #include "cli/token_settings.h"
 #include "cli/worker_processes.h"
+#include "engine/request_limits.h"
 #include "engine/worker_service.h"
 
 namespace nmc::cli {
@@ -58,8 +59,7 @@ Result<int> run(const Settings& settings) {
   if (memory.server.starts_with("unix:")) options.store = memory.server;
   NMC_ASSIGN_OR_RETURN(const std::unique_ptr<store::Store> store, store::Store::create(std::move(memory)));
   options.runtime.eos_ids = model.eos_ids();
-  if (options.runtime.max_context == 0 || options.runtime.max_context > model.config.max_positions)
-    options.runtime.max_context = model.config.max_positions;
+  options.runtime = engine::with_context_of(std::move(options.runtime), model.config);
   NMC_ASSIGN_OR_RETURN(const auto service, engine::WorkerService::start(options, *model.decoder, ns, *store, pool));
   const net::Address tcp{.host = options.tcp_host, .port = service->tcp_port()};
   fmt::print(stderr, "ready {}\n", options.unix_path.empty() ? tcp.to_string() : "unix:" + options.unix_path);

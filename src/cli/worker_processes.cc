@@ -95,10 +95,14 @@ void SocketWatch::run() {
 
 namespace {
 
+std::vector<RemoteWorker> remote_workers_of(const Settings& settings) {
+  if (!settings.has("remote-workers")) return {};
+  return *parse_remote_workers(settings.text("remote-workers"));
+}
+
 // Before anything is started.
 Result<void> check_workers(const Settings& settings) {
-  std::vector<RemoteWorker> remote;
-  if (settings.has("remote-workers")) remote = *parse_remote_workers(settings.text("remote-workers"));
+  const std::vector<RemoteWorker> remote = remote_workers_of(settings);
   if (!remote.empty() && settings.text("transfer") != "tcp")
     return invalid_argument("{}: workers of other hosts take --transfer tcp, got {}", settings.where("remote-workers"),
                             settings.text("transfer"));
@@ -193,8 +197,7 @@ Result<std::unique_ptr<engine::Runtime>> WorkerProcesses::start_workers(const Se
                                                                         const model::ModelConfig& config,
                                                                         const kv::Namespace& ns, store::Store& store) {
   engine::ProcessRuntimeOptions process;
-  std::vector<RemoteWorker> remote;
-  if (settings.has("remote-workers")) remote = *parse_remote_workers(settings.text("remote-workers"));
+  const std::vector<RemoteWorker> remote = remote_workers_of(settings);
   NMC_ASSIGN_OR_RETURN(process.token, token_of(settings));
   workers_ = static_cast<int>(settings.integer("prefill") + settings.integer("decode"));
   for (const std::string role : {"prefill", "decode"}) {

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/failpoint.h"
+#include "engine/block_sink.h"
 #include "kv/snapshot.h"
 #include "transport/mover.h"
 
@@ -80,21 +81,6 @@ class SnapshotParcel final : public Parcel {
   const std::uint64_t id_;
   const std::uint64_t tokens_;
   bool taken_ = false;
-};
-
-// Puts a snapshot's spans into blocks of the receiver's own.
-class BlockSink final : public kv::SnapshotSink {
- public:
-  explicit BlockSink(std::span<const store::Reservation> blocks) : blocks_(blocks) {}
-
-  Result<void> on_header(const kv::SnapshotHeader& header) override {
-    if (header.blocks() == blocks_.size()) return {};
-    return corrupt("snapshot: {} blocks came, {} were announced", header.blocks(), blocks_.size());
-  }
-  std::byte* block(std::uint32_t index) override { return blocks_[index].bytes().data(); }
-
- private:
-  std::span<const store::Reservation> blocks_;
 };
 
 class SnapshotHandover final : public Handover {

@@ -41,7 +41,6 @@ struct KvContext {
   store::Store* store = nullptr;
   const Clock* clock = nullptr;
   Nanos lease = std::chrono::seconds(10);
-  Nanos progress_deadline = std::chrono::seconds(5);  // a peer that moves no byte for so long is given up
 };
 
 class SnapshotExport;

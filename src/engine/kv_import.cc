@@ -6,6 +6,7 @@
 
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "engine/block_sink.h"
 #include "kv/prefix.h"
 #include "kv/snapshot.h"
 
@@ -105,20 +106,6 @@ class ImportedParcel final : public InboundParcel {
   std::vector<store::Reservation> blocks_;
   const std::uint64_t tokens_;
   const RequestMetrics metrics_;
-};
-
-class BlockSink final : public kv::SnapshotSink {
- public:
-  explicit BlockSink(std::span<const store::Reservation> blocks) : blocks_(blocks) {}
-
-  Result<void> on_header(const kv::SnapshotHeader& header) override {
-    if (header.blocks() == blocks_.size()) return {};
-    return corrupt("snapshot: {} blocks come, {} were announced", header.blocks(), blocks_.size());
-  }
-  std::byte* block(std::uint32_t index) override { return blocks_[index].bytes().data(); }
-
- private:
-  std::span<const store::Reservation> blocks_;
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "engine/make_sequence.h"
+#include "engine/request_account.h"
 #include "engine/request_limits.h"
 
 namespace nmc::engine {
@@ -122,10 +124,8 @@ LocalRuntime::~LocalRuntime() {
 Worker& LocalRuntime::add_worker(std::string name, std::string role, ThreadPool& pool, const kv::Namespace& ns,
                                  WorkerHooks hooks) {
   PrefixCache* cache = nullptr;
-  if (options_.reuse != Reuse::kNone) {
-    kv::Namespace own = ns;
-    if (options_.reuse == Reuse::kLocal) own.scope = name;
-    caches_.push_back(std::make_unique<PrefixCache>(store_, std::move(own), decoder_.config().vocab, *options_.clock));
+  if (auto own = PrefixCache::of_worker(name, store_, ns, decoder_.config().vocab, options_)) {
+    caches_.push_back(std::move(own));
     cache = caches_.back().get();
   }
   const WorkerParts parts{.decoder = &decoder_,
@@ -162,25 +162,13 @@ void LocalRuntime::poke_others(std::size_t worker) {
 
 Result<void> LocalRuntime::submit(GenerateRequest request, std::shared_ptr<RequestListener> listener) {
   NMC_RETURN_IF_ERROR(check_request(request, options_, decoder_.config().vocab, store_));
-  auto sequence = std::make_unique<Sequence>();
-  sequence->tokens = request.prompt;
-  sequence->metrics.prompt_tokens = request.prompt.size();
-  sequence->metrics.computed_tokens = request.prompt.size();
+  const PrefixCache* const cache = caches_.empty() ? nullptr : caches_.front().get();
+  std::unique_ptr<Sequence> sequence = make_sequence(std::move(request), {}, cache, options_);
   sequence->listener = std::move(listener);
-  sequence->cancel = std::make_shared<CancelToken>();
-  sequence->submitted = options_.clock->now();
-  if (!caches_.empty()) sequence->chain = caches_.front()->chain(request, request.prompt);
-  sequence->ending_ids = ending_ids(request, options_.eos_ids);
-  sequence->request = std::move(request);
   const std::string& id = sequence->request.id;
   {
     MutexLock lock(mutex_);
-    ++counters_.requests_received;
-    if (draining_) return unavailable("the server is draining and takes no new requests");
-    if (queued_ >= options_.max_queue) {
-      ++counters_.requests_rejected;
-      return resource_exhausted("the queue is full: {} requests are waiting", queued_);
-    }
+    NMC_RETURN_IF_ERROR(count_arrival(counters_, draining_, queued_, options_.max_queue));
     if (!live_.emplace(id, sequence->cancel).second) return invalid_argument("request id {} is in use", id);
     ++queued_;
     sequence->arrival = arrivals_++;
@@ -271,30 +259,14 @@ void LocalRuntime::tell_ended(std::size_t worker, const Sequence& sequence, Nano
 void LocalRuntime::finished(std::size_t worker, Sequence& sequence, FinishReason reason, std::optional<Error> error) {
   RequestMetrics& metrics = sequence.metrics;
   const Nanos now = options_.clock->now();
-  metrics.output_tokens = sequence.generated();
-  metrics.e2e_ms = to_ms(now - sequence.submitted);
-  if (sequence.first_token != Nanos{0}) {
-    metrics.ttft_ms = to_ms(sequence.first_token - sequence.submitted);
-    metrics.decode_ms = to_ms(now - sequence.first_token);
-  }
+  measure_ending(metrics, sequence.generated(), sequence.submitted, sequence.first_token, now);
   tell_ended(worker, sequence, now);
   {
     MutexLock lock(mutex_);
     live_.erase(sequence.request.id);
-    if (sequence.admitted == Nanos{0}) --queued_;
-    RuntimeCounters& c = counters_;
-    ++(reason == FinishReason::kCancelled ? c.requests_cancelled
-       : reason == FinishReason::kFailed  ? c.requests_failed
-                                          : c.requests_finished);
-    if (sequence.admitted != Nanos{0}) {
-      c.prompt_tokens += metrics.prompt_tokens;
-      c.computed_tokens += metrics.computed_tokens;
-      c.saved_tokens += metrics.saved_tokens;
-      c.hit_blocks += metrics.hit_blocks;
-    }
-    c.output_tokens += metrics.output_tokens;
-    c.snapshot_bytes += metrics.snapshot_bytes;
-    c.transfer_bytes += metrics.transfer_bytes;
+    const bool was_admitted = sequence.admitted != Nanos{0};
+    if (!was_admitted) --queued_;
+    count_ending(counters_, reason, metrics, was_admitted);
     if (live_.empty()) idle_.notify_all();
   }
   sequence.listener->on_finish({reason, std::move(error), metrics});

@@ -41,13 +41,23 @@ CacheSource joined(CacheSource so_far, CacheSource source) {
 PrefixCache::PrefixCache(store::Store& store, kv::Namespace ns, std::size_t vocab, const Clock& clock)
     : store_(store), ns_(std::move(ns)), vocab_(vocab), clock_(clock) {}
 
-kv::PrefixChain PrefixCache::chain(const GenerateRequest& request, std::span<const TokenId> tokens) const {
-  kv::Namespace ns = ns_;
+std::unique_ptr<PrefixCache> PrefixCache::of_worker(const std::string& worker, store::Store& store, kv::Namespace ns,
+                                                    std::size_t vocab, const RuntimeOptions& options) {
+  if (options.reuse == Reuse::kNone) return nullptr;
+  if (options.reuse == Reuse::kLocal) ns.scope = worker;
+  return std::make_unique<PrefixCache>(store, std::move(ns), vocab, *options.clock);
+}
+
+kv::PrefixChain prefix_chain(kv::Namespace ns, const GenerateRequest& request, std::span<const TokenId> tokens) {
   ns.salt = request.cache_salt;
   if (request.adapter) ns.adapter = request.adapter->digest();
-  kv::PrefixChain chain(ns.digest(), ns_.layout.block_tokens);
+  kv::PrefixChain chain(ns.digest(), ns.layout.block_tokens);
   chain.append(tokens);
   return chain;
+}
+
+kv::PrefixChain PrefixCache::chain(const GenerateRequest& request, std::span<const TokenId> tokens) const {
+  return prefix_chain(ns_, request, tokens);
 }
 
 void PrefixCache::restore(Sequence& sequence, bool fresh) {

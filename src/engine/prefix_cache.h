@@ -2,15 +2,21 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "engine/runtime.h"
 #include "engine/sequence.h"
 #include "kv/prefix.h"
 #include "store/store.h"
 
 namespace nmc::engine {
+
+// Of `tokens` under the request's salt and adapter, which `ns` has not.
+kv::PrefixChain prefix_chain(kv::Namespace ns, const GenerateRequest& request, std::span<const TokenId> tokens);
 
 // Thread-safe (the store is); a Sequence is its caller's.
 class PrefixCache {
@@ -18,6 +24,10 @@ class PrefixCache {
   // `ns` with neither adapter nor salt. `vocab` is the number of logits a tail object holds. All is borrowed and
   // outlives this.
   PrefixCache(store::Store& store, kv::Namespace ns, std::size_t vocab, const Clock& clock);
+
+  // That of a worker by options.reuse: kLocal gives it a scope of its own, kNone gives none (null).
+  static std::unique_ptr<PrefixCache> of_worker(const std::string& worker, store::Store& store, kv::Namespace ns,
+                                                std::size_t vocab, const RuntimeOptions& options);
 
   // A fresh chain of `tokens` under the request's salt and adapter.
   kv::PrefixChain chain(const GenerateRequest& request, std::span<const TokenId> tokens) const;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
-#include "base/entropy.h"
 #include "base/log.h"
+#include "engine/prefix_cache.h"
 #include "engine/process_runtime_state.h"
+#include "engine/request_account.h"
 #include "engine/request_limits.h"
 
 namespace nmc::engine {
@@ -45,7 +45,8 @@ ProcessRuntime::ProcessRuntime(ProcessRuntimeOptions options, const model::Model
       store_(store),
       prefill_policy_(std::move(options.prefill_policy)),
       decode_policy_(std::move(options.decode_policy)),
-      directory_(kDirectoryEntries) {
+      directory_(kDirectoryEntries),
+      blocks_total_(store.blocks_total()) {
   for (WorkerAddress& address : options.workers) {
     const std::size_t index = workers_.size();
     WorkerLinkOptions link{
@@ -110,39 +111,27 @@ Result<void> ProcessRuntime::wait_ready(Nanos timeout) {
 
 // ---- requests ----
 
-Result<void> ProcessRuntime::check(const GenerateRequest& request) const {
-  return check_request(request, options_, vocab_, store_);
-}
-
 Result<void> ProcessRuntime::submit(GenerateRequest request, std::shared_ptr<RequestListener> listener) {
-  NMC_RETURN_IF_ERROR(check(request));
+  NMC_RETURN_IF_ERROR(check_request(request, options_, vocab_, store_));
   auto live = std::make_shared<Live>();
   live->listener = std::move(listener);
   live->submitted = options_.clock->now();
   live->metrics.prompt_tokens = live->metrics.computed_tokens = request.prompt.size();
   if (options_.reuse != Reuse::kNone) {
-    kv::Namespace ns = ns_;
-    ns.salt = request.cache_salt;
-    if (request.adapter) ns.adapter = request.adapter->digest();
-    kv::PrefixChain chain(ns.digest(), ns_.layout.block_tokens);
-    chain.append(request.prompt);
+    const kv::PrefixChain chain = prefix_chain(ns_, request, request.prompt);
     live->keys.assign(chain.keys().begin(), chain.keys().end());
   }
   live->request = std::move(request);
   MutexLock lock(mutex_);
-  ++counters_.requests_received;
-  if (draining_) return unavailable("the server is draining and takes no new requests");
-  if (queued_ >= options_.max_queue) {
-    ++counters_.requests_rejected;
-    return resource_exhausted("the queue is full: {} requests are waiting", queued_);
-  }
+  NMC_RETURN_IF_ERROR(count_arrival(counters_, draining_, queued_, options_.max_queue));
   if (!live_.emplace(live->request.id, live).second)
     return invalid_argument("request id {} is in use", live->request.id);
   ++queued_;
   live->arrival = arrivals_++;
   to_prefill_.emplace(live->arrival, live);
   dispatch_locked();
-  if (live->request.deadline || live->request.queue_deadline) schedule_.notify_all();
+  // The housekeeper sees those that are due later by itself.
+  if (due_at(*live) < live->submitted + look_interval()) schedule_.notify_all();
   return {};
 }
 
@@ -208,12 +197,11 @@ std::size_t ProcessRuntime::matched_tokens(const Live& live, std::size_t worker)
 std::vector<WorkerLoad> ProcessRuntime::loads_of(const std::vector<std::size_t>& workers, const Live& live) {
   std::size_t held = 0;
   for (const auto& worker : workers_) held += worker->figures.blocks_held;
-  const std::size_t total = store_.blocks_total();
   std::vector<WorkerLoad> loads;
   for (const std::size_t index : workers) {
     const WorkerState& worker = *workers_[index];
     WorkerLoad load{.name = worker.link->worker().name, .matched_tokens = matched_tokens(live, index)};
-    load.blocks_available = total - std::min(total, held) + load.matched_tokens / options_.block_tokens;
+    load.blocks_available = blocks_total_ - std::min(blocks_total_, held) + load.matched_tokens / options_.block_tokens;
     for (const auto& [ticket, work] : worker.work) {
       const bool started = worker.is("decode") || work->admitted != Nanos{0};
       const std::size_t tokens =
@@ -346,7 +334,7 @@ void ProcessRuntime::on_down(std::size_t index, const Error& why) {
     worker.up = false;
     worker.figures = {};
     ++counters_.worker_failures;
-    if (!worker.shares(*workers_.front()) || worker.hello.store.empty()) directory_.forget(index);
+    if (!worker.shares(*workers_.front())) directory_.forget(index);
     // KV that was on its way from it or to it: whoever decodes finds out, or takes it up from the producer again.
     for (auto it = by_handover_.begin(); it != by_handover_.end();) {
       Live& live = *it->second;
@@ -360,7 +348,6 @@ void ProcessRuntime::on_down(std::size_t index, const Error& why) {
     }
     const auto work = std::exchange(worker.work, {});
     for (const auto& [ticket, live] : work) {
-      by_ticket_.erase(ticket);
       if (auto end = recover(live, index, why)) ended.push_back(*std::move(end));
     }
     dispatch_locked();
@@ -526,30 +513,15 @@ ProcessRuntime::Ended ProcessRuntime::end_locked(const LivePtr& live, FinishReas
   to_decode_.erase(live->arrival);
   live_.erase(live->request.id);
   RequestMetrics& metrics = live->metrics;
-  const Nanos now = options_.clock->now();
-  metrics.output_tokens = live->generated.size();
-  metrics.e2e_ms = to_ms(now - live->submitted);
-  if (live->first_token != Nanos{0}) {
-    metrics.ttft_ms = to_ms(live->first_token - live->submitted);
-    metrics.decode_ms = to_ms(now - live->first_token);
-  }
-  RuntimeCounters& c = counters_;
-  ++(reason == FinishReason::kCancelled ? c.requests_cancelled
-     : reason == FinishReason::kFailed  ? c.requests_failed
-                                        : c.requests_finished);
-  if (live->admitted == Nanos{0}) {
+  measure_ending(metrics, live->generated.size(), live->submitted, live->first_token, options_.clock->now());
+  const bool was_admitted = live->admitted != Nanos{0};
+  if (was_admitted) {
+    metrics.queue_ms = std::max(0.0, to_ms(live->admitted - live->submitted) - metrics.lookup_ms - metrics.restore_ms);
+  } else {
     log_.never_admitted(live->request.id, live->submitted);
     --queued_;
-  } else {
-    metrics.queue_ms = std::max(0.0, to_ms(live->admitted - live->submitted) - metrics.lookup_ms - metrics.restore_ms);
-    c.prompt_tokens += metrics.prompt_tokens;
-    c.computed_tokens += metrics.computed_tokens;
-    c.saved_tokens += metrics.saved_tokens;
-    c.hit_blocks += metrics.hit_blocks;
   }
-  c.output_tokens += metrics.output_tokens;
-  c.snapshot_bytes += metrics.snapshot_bytes;
-  c.transfer_bytes += metrics.transfer_bytes;
+  count_ending(counters_, reason, metrics, was_admitted);
   if (live_.empty()) idle_.notify_all();
   return {live, {reason, std::move(error), metrics}};
 }
@@ -565,9 +537,11 @@ void ProcessRuntime::tell(const Ended& ended) {
 void ProcessRuntime::keep_house() {
   for (;;) {
     std::vector<Ended> ended;
+    const std::size_t blocks = store_.blocks_total();  // may ask a master, which must not hold others up
     {
       MutexLock lock(mutex_);
       if (stopping_) return;
+      blocks_total_ = blocks;
       const Nanos now = options_.clock->now();
       ended = end_overdue(now);
       renew_handovers(now);
@@ -591,10 +565,7 @@ std::vector<ProcessRuntime::Ended> ProcessRuntime::end_overdue(Nanos now) {
     if (live->cancelled_at != Nanos{0} && (waits || now - live->cancelled_at >= kCancelPatience)) {
       ended.push_back(end_locked(live, FinishReason::kCancelled, std::nullopt));
     } else if (request.deadline && now >= *request.deadline) {
-      ended.push_back(end_locked(
-          live, FinishReason::kFailed,
-          Error{ErrorCode::kDeadlineExceeded,
-                fmt::format("request {}: its deadline passed after {} tokens", request.id, live->generated.size())}));
+      ended.push_back(end_locked(live, FinishReason::kFailed, deadline_error(request, live->generated.size())));
     } else if (request.queue_deadline && live->admitted == Nanos{0} && now >= *request.queue_deadline) {
       ended.push_back(end_locked(live, FinishReason::kFailed, queue_deadline_error(request)));
     }
@@ -615,15 +586,21 @@ void ProcessRuntime::renew_handovers(Nanos now) {
   }
 }
 
+Nanos ProcessRuntime::look_interval() const { return std::min<Nanos>(kHousekeeping, handover_lease_ / 3); }
+
+// When something is to be done about it if nobody else does; never: the end of time.
+Nanos ProcessRuntime::due_at(const Live& live) {
+  Nanos at = Nanos::max();
+  if (live.cancelled_at != Nanos{0}) at = std::min(at, live.cancelled_at + kCancelPatience);
+  if (live.request.deadline) at = std::min(at, *live.request.deadline);
+  if (live.request.queue_deadline && live.admitted == Nanos{0}) at = std::min(at, *live.request.queue_deadline);
+  return at;
+}
+
 Nanos ProcessRuntime::next_look(Nanos now) const {
-  Nanos next = std::min<Nanos>(kHousekeeping, handover_lease_ / 3);
-  const auto consider = [&](Nanos at) { next = std::min(next, std::max(at - now, Nanos{0})); };
-  for (const auto& [id, live] : live_) {
-    if (live->cancelled_at != Nanos{0}) consider(live->cancelled_at + kCancelPatience);
-    if (live->request.deadline) consider(*live->request.deadline);
-    if (live->request.queue_deadline && live->admitted == Nanos{0}) consider(*live->request.queue_deadline);
-  }
-  return next;
+  Nanos at = now + look_interval();
+  for (const auto& [id, live] : live_) at = std::min(at, due_at(*live));
+  return std::max(at - now, Nanos{0});
 }
 
 }  // namespace nmc::engine

@@ -67,7 +67,6 @@ class ProcessRuntime final : public Runtime {
 
   ProcessRuntime(ProcessRuntimeOptions options, const model::ModelConfig& config, kv::Namespace ns,
                  store::Store& store);
-  Result<void> check(const GenerateRequest& request) const;
 
   // From the workers.
   void on_up(std::size_t worker, const WorkerHello& hello);
@@ -101,6 +100,8 @@ class ProcessRuntime final : public Runtime {
   void keep_house();
   std::vector<Ended> end_overdue(Nanos now) NMC_REQUIRES(mutex_);
   void renew_handovers(Nanos now) NMC_REQUIRES(mutex_);
+  Nanos look_interval() const;
+  static Nanos due_at(const Live& live);
   Nanos next_look(Nanos now) const NMC_REQUIRES(mutex_);
 
   const RuntimeOptions options_;
@@ -121,6 +122,7 @@ class ProcessRuntime final : public Runtime {
   const std::unique_ptr<PlacementPolicy> prefill_policy_ NMC_GUARDED_BY(mutex_);
   const std::unique_ptr<PlacementPolicy> decode_policy_ NMC_GUARDED_BY(mutex_);
   PrefixDirectory directory_ NMC_GUARDED_BY(mutex_);
+  std::size_t blocks_total_ NMC_GUARDED_BY(mutex_);  // of the store, as of the housekeeper's last look
   std::unordered_map<std::string, LivePtr> live_ NMC_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, LivePtr> by_ticket_ NMC_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, LivePtr> by_handover_ NMC_GUARDED_BY(mutex_);

@@ -37,6 +37,11 @@ Result<void> check_request(const GenerateRequest& request, const RuntimeOptions&
   return {};
 }
 
+Error deadline_error(const GenerateRequest& request, std::size_t generated_tokens) {
+  return Error{ErrorCode::kDeadlineExceeded,
+               fmt::format("request {}: its deadline passed after {} tokens", request.id, generated_tokens)};
+}
+
 Error queue_deadline_error(const GenerateRequest& request) {
   return Error{ErrorCode::kUnavailable,
                fmt::format("request {}: it waited in the queue for longer than it may", request.id)};

@@ -18,6 +18,9 @@ RuntimeOptions with_context_of(RuntimeOptions options, const model::ModelConfig&
 Result<void> check_request(const GenerateRequest& request, const RuntimeOptions& options, std::size_t vocab,
                            const store::Store& store);
 
+// Of a request whose deadline passed when so much of its answer was out.
+Error deadline_error(const GenerateRequest& request, std::size_t generated_tokens);
+
 // Of a request that no worker took in time.
 Error queue_deadline_error(const GenerateRequest& request);
 

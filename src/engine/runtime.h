@@ -59,7 +59,7 @@ struct WorkerStatus {
   std::string name;  // "worker-0", "prefill-0", "decode-0"
   std::string role;  // "prefill", "decode", "both"
   std::int64_t pid = 0;
-  std::string state;  // "ready", "starting", "draining", "stopped"
+  std::string state;  // "ready", "starting", "draining", "lost", "stopped"
   std::size_t restarts = 0, queued = 0, running = 0;
   double utilization = 0;  // busy time over wall time since start
 };

@@ -134,9 +134,7 @@ void Worker::end_abandoned_in(Sequences& sequences) {
     } else if (!expired) {
       finish(sequence, FinishReason::kFailed, queue_deadline_error(sequence.request));
     } else {
-      finish(sequence, FinishReason::kFailed,
-             Error{ErrorCode::kDeadlineExceeded, fmt::format("request {}: its deadline passed after {} tokens",
-                                                             sequence.request.id, sequence.generated())});
+      finish(sequence, FinishReason::kFailed, deadline_error(sequence.request, sequence.generated()));
     }
     retire(sequences, i);
   }

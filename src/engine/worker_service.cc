@@ -9,6 +9,7 @@
 #include "base/entropy.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "engine/make_sequence.h"
 #include "net/async_signal.h"
 
 namespace nmc::engine {
@@ -163,13 +164,8 @@ WorkerService::WorkerService(const WorkerServiceOptions& options, const model::D
          .transfer = options_.runtime.transfer,
          .store = &store_,
          .clock = options_.runtime.clock,
-         .lease = options_.handover_lease,
-         .progress_deadline = kPeerDeadline};
-  if (options_.runtime.reuse != Reuse::kNone) {
-    kv::Namespace own = ns_;
-    if (options_.runtime.reuse == Reuse::kLocal) own.scope = options_.name;
-    cache_ = std::make_unique<PrefixCache>(store_, std::move(own), decoder_.config().vocab, *options_.runtime.clock);
-  }
+         .lease = options_.handover_lease};
+  cache_ = PrefixCache::of_worker(options_.name, store_, ns_, decoder_.config().vocab, options_.runtime);
   exports_ = std::make_unique<KvExports>(kv_);
   const WorkerParts parts{.decoder = &decoder_,
                           .store = &store_,
@@ -422,7 +418,6 @@ net::Reply WorkerService::assign(State& state, net::Request& request) {
 
 Result<std::unique_ptr<Sequence>> WorkerService::make_sequence(Assignment& assignment,
                                                                const std::shared_ptr<Front>& front) const {
-  auto sequence = std::make_unique<Sequence>();
   GenerateRequest& request = assignment.request;
   if (request.prompt.empty()) return invalid_argument("worker: a request without a prompt");
   for (const auto* list : {&request.prompt, &assignment.generated, &request.forced}) {
@@ -446,19 +441,12 @@ Result<std::unique_ptr<Sequence>> WorkerService::make_sequence(Assignment& assig
       return not_found("worker {}: it has no adapter of digest {}", options_.name, assignment.adapter);
     request.adapter = *known;
   }
+  auto sequence = engine::make_sequence(std::move(request), assignment.generated, cache_.get(), options_.runtime);
   sequence->ticket = assignment.ticket;
   sequence->arrival = assignment.arrival;
-  sequence->tokens = request.prompt;
-  sequence->tokens.insert(sequence->tokens.end(), assignment.generated.begin(), assignment.generated.end());
   sequence->stays = assignment.whole;
-  sequence->cancel = std::make_shared<CancelToken>();
-  sequence->submitted = options_.runtime.clock->now();
-  sequence->metrics.prompt_tokens = sequence->metrics.computed_tokens = request.prompt.size();
-  if (cache_ != nullptr) sequence->chain = cache_->chain(request, sequence->tokens);
-  sequence->ending_ids = ending_ids(request, options_.runtime.eos_ids);
   sequence->listener =
       std::make_shared<TicketListener>(front, assignment.ticket, assignment.whole ? 0 : assignment.handover);
-  sequence->request = std::move(request);
   return sequence;
 }
 
