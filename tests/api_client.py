@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import time
 import urllib.parse
 
 import openai
@@ -52,15 +51,6 @@ def metrics(server):
     return document
 
 
-def wait_until(condition, what, seconds=60):
-    """Asks again and again; each asking is a round trip to the server."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return
-    raise AssertionError(f"{what}: not within {seconds} s")
-
-
 def is_at_rest(server):
     """No request, no slot and no block is in use."""
     now = metrics(server)
@@ -96,3 +86,11 @@ def assert_serves(server):
     status, answer = post(server, "/v1/completions", fields)
     assert status == 200, answer
     assert answer["usage"]["completion_tokens"] == 2
+
+
+def read_to_end(connection):
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while more := connection.recv(65536):
+            received += more
+    return received

@@ -3,11 +3,11 @@
 import json
 import os
 import pathlib
-import signal
 import threading
-import time
 import urllib.error
 import urllib.request
+
+from waiting import eventually
 
 PATIENCE_S = 30
 
@@ -65,14 +65,6 @@ def metrics(url):
         return json.load(answer)
 
 
-def eventually(holds, what, timeout=PATIENCE_S):
-    """Asks until it holds. `what` is said when it doesn't: text, or a function that makes it."""
-    deadline, pause = time.monotonic() + timeout, threading.Event()
-    while not holds():
-        assert time.monotonic() < deadline, what() if callable(what) else what
-        pause.wait(0.01)  # between two looks, not in place of one
-
-
 def fired(log):
     """(process, pid, failpoint, count) of each line of NANO_MOONCAKE_FAILPOINTS_LOG."""
     if not log.exists():
@@ -123,7 +115,3 @@ def expect_gone(processes, folders_before):
     """Nothing is left of a server: no process, no shared memory."""
     eventually(lambda: not any(map(is_alive, processes)), lambda: f"{[p for p in processes if is_alive(p)]} live")
     eventually(lambda: set(shared_folders()) <= set(folders_before), lambda: f"{shared_folders()} are left")
-
-
-def stop(pid):
-    os.kill(pid, signal.SIGSTOP)

@@ -12,24 +12,15 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 import urllib.request
 
 from ready_line import ReadyLine
+from waiting import eventually
 
 TIMEOUT_S = 60
 MIB = 1 << 20
 # Set by `make soak`: the long forms.
 SOAK = bool(os.environ.get("NMC_SOAK"))
-
-
-def eventually(check, what, timeout_s=TIMEOUT_S):
-    """The first true value of check(); fails when none came."""
-    until, pause = time.monotonic() + timeout_s, threading.Event()
-    while not (value := check()):
-        assert time.monotonic() < until, f"not within {timeout_s} s: {what}"
-        pause.wait(0.002)
-    return value
 
 
 class Process:

@@ -43,7 +43,7 @@ def test_json_has_the_documented_members_in_order(bin_dir):
         assert 0 < one["ttft_ms"] <= one["total_ms"]
 
 
-@pytest.mark.parametrize("mode", ["monolithic", "pd"])
+@pytest.mark.parametrize("mode", ["monolithic", "pd", "pd-process"])
 def test_second_run_computes_nothing_and_says_the_same(bin_dir, mode):
     first, second = demo(bin_dir, "--mode", mode)["runs"]
     assert (first["computed_tokens"], first["saved_tokens"]) == (first["prompt_tokens"], 0)
@@ -143,7 +143,7 @@ def test_a_prompt_beyond_the_context_names_both_sizes(bin_dir):
     (["--prompt", ""], '--prompt: "": expected text that is not empty'),
     (["--prompt="], "--prompt: \"\": expected text that is not empty"),
     (["--max-new-tokens", "0"], '--max-new-tokens: "0": expected a whole number from 1'),
-    (["--mode", "pd-process"], "--mode: pd-process is not supported by this version"),
+    (["--mode", "threads"], '--mode: "threads": expected one of monolithic, pd, pd-process'),
     (["--model", "/nowhere/at/all"], "/nowhere/at/all"),
     (["--promt", "x"], "--promt: unknown flag, did you mean --prompt?"),
     (["--dram-bytes", "1g"], "--dram-bytes: not a flag of this command, NANO_MOONCAKE_DRAM_BYTES sets it"),

@@ -14,7 +14,8 @@ import time
 import urllib.parse
 
 import pytest
-from api_client import MODEL, assert_serves, client_of, get, is_at_rest, metrics, post, request, wait_until
+from api_client import MODEL, assert_serves, client_of, get, is_at_rest, metrics, post, read_to_end, request
+from waiting import eventually
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "python"))
 from two_hosts import CannotBeMade, TwoHosts, ip  # noqa: E402
@@ -97,11 +98,11 @@ def test_a_stream_costs_less_than_50_kb(start_server, streams_of, flags, state):
     streams.open(50, LONG)  # what the first ones need is there for all
     before = resident_bytes(server)
     streams.open(STREAMS, LONG)
-    wait_until(lambda: metrics(server)["queue"][state] >= STREAMS, state)
+    eventually(lambda: metrics(server)["queue"][state] >= STREAMS, state)
     growth = resident_bytes(server) - before
     assert growth < STREAMS * BYTES_A_STREAM, growth / STREAMS
     streams.close()
-    wait_until(lambda: is_at_rest(server), "at rest afterwards")
+    eventually(lambda: is_at_rest(server), "at rest afterwards")
     assert_serves(server)
 
 
@@ -115,10 +116,10 @@ def test_streams_behind_one_slot_leave_the_server_quick(start_server, streams_of
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         received = metrics(server)["requests"]["received"]
         short = pool.submit(post, server, "/v1/completions", {"prompt": "short", "max_tokens": 2})
-        wait_until(lambda: metrics(server)["requests"]["received"] > received, "the short one waits its turn")
+        eventually(lambda: metrics(server)["requests"]["received"] > received, "the short one waits its turn")
         streams.close()
         assert short.result(120)[0] == 200
-    wait_until(lambda: is_at_rest(server), "at rest afterwards")
+    eventually(lambda: is_at_rest(server), "at rest afterwards")
     # Nothing spins for those that left: what follows is a measurement's length, not a wait for something to happen.
     before = cpu_seconds(server)
     threading.Event().wait(1)
@@ -182,19 +183,11 @@ def test_clients_whose_network_is_cut_are_dropped(bin_dir):
         server.stderr.close()
 
 
-def last_words(connection):
-    received = b""
-    with contextlib.suppress(ConnectionResetError):
-        while more := connection.recv(65536):
-            received += more
-    return received
-
-
 def test_sigterm_ends_streams_with_a_word_once_their_time_is_over(start_server, streams_of):
     server = start_server("--max-running", "2", "--drain-timeout-s", "1")
     opened = streams_of(server).open(40, LONG)
     server.terminate()
-    words = [last_words(connection) for connection in opened]
+    words = [read_to_end(connection) for connection in opened]
     refused = [b'"error"' in word and b'"code":503' in word and b"[DONE]" not in word for word in words]
     assert all(over or b"data: [DONE]" in word for over, word in zip(refused, words, strict=True))
     assert sum(refused) > 20  # they had a second
@@ -205,10 +198,10 @@ def test_a_second_sigterm_does_not_wait_for_streams(start_server, streams_of):
     server = start_server("--max-running", "2", "--drain-timeout-s", "600")
     opened = streams_of(server).open(100, LONG)
     server.terminate()
-    wait_until(lambda: get(server, "/healthz")[0] == 503, "draining")
+    eventually(lambda: get(server, "/healthz")[0] == 503, "draining")
     server.terminate()
     assert server.wait(30) == 130
-    assert b"[DONE]" not in last_words(opened[-1])
+    assert b"[DONE]" not in read_to_end(opened[-1])
 
 
 def test_streams_of_the_openai_package_end_as_they_would_alone(start_server, streams_of):
@@ -221,5 +214,5 @@ def test_streams_of_the_openai_package_end_as_they_would_alone(start_server, str
             return "".join(chunk.choices[0].text for chunk in stream)
 
         crowded = text()
-        wait_until(lambda: is_at_rest(server), "at rest")
+        eventually(lambda: is_at_rest(server), "at rest")
         assert crowded == text()

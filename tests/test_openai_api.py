@@ -10,8 +10,8 @@ import urllib.parse
 
 import openai
 import pytest
-from api_client import (MODEL, assert_serves, client_of, connect, get, is_at_rest, metrics, post, post_raw, raw_stream,
-                        wait_until)
+from api_client import (MODEL, assert_serves, client_of, connect, get, is_at_rest, metrics, post, post_raw, raw_stream)
+from waiting import eventually
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def refused_upload(server, declared, sent):
 
 
 def test_closed_stream_gives_everything_back(server):
-    wait_until(lambda: is_at_rest(server), "at rest before")
+    eventually(lambda: is_at_rest(server), "at rest before")
     before = metrics(server)["requests"]
     with client_of(server) as client:
         stream = client.chat.completions.create(
@@ -295,7 +295,7 @@ def test_closed_stream_gives_everything_back(server):
             pass
         assert metrics(server)["queue"]["running"] == 1
         stream.close()
-    wait_until(lambda: is_at_rest(server), "at rest after the client left")
+    eventually(lambda: is_at_rest(server), "at rest after the client left")
     after = metrics(server)["requests"]
     assert after["cancelled"] == before["cancelled"] + 1
     assert after["finished"] == before["finished"]
@@ -307,9 +307,9 @@ def test_client_that_leaves_while_it_waits_is_cancelled_too(server):
     connection = connect(server)
     body = json.dumps({"model": MODEL, "prompt": "whole answer", "max_tokens": 8000, "ignore_eos": True})
     connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
-    wait_until(lambda: metrics(server)["queue"]["running"] == 1, "running")
+    eventually(lambda: metrics(server)["queue"]["running"] == 1, "running")
     connection.close()
-    wait_until(lambda: metrics(server)["requests"]["cancelled"] == before + 1 and is_at_rest(server), "cancelled")
+    eventually(lambda: metrics(server)["requests"]["cancelled"] == before + 1 and is_at_rest(server), "cancelled")
 
 
 def test_64_streams_at_once_equal_their_solo_runs(server):
@@ -330,7 +330,7 @@ def test_64_streams_at_once_equal_their_solo_runs(server):
         texts = [future.result() for future in running]
     solo = [post(server, "/v1/completions", fields(index))[1]["choices"][0]["text"] for index in range(64)]
     assert texts == solo
-    wait_until(lambda: is_at_rest(server), "at rest afterwards")
+    eventually(lambda: is_at_rest(server), "at rest afterwards")
 
 
 def test_one_clients_cancel_does_not_stop_another(start_server):
@@ -357,14 +357,14 @@ def test_one_clients_cancel_does_not_stop_another(start_server):
         leaving = {"model": MODEL, "prompt": f"the one that leaves {left}", "max_tokens": 50, "stream": left % 2 == 0}
         connection.request("POST", "/v1/completions", json.dumps(leaving), {"Content-Type": "application/json"})
         if left % 4 == 0:
-            wait_until(lambda: metrics(server)["queue"]["queued"] > 0 or not staying.is_alive(), "queued")
+            eventually(lambda: metrics(server)["queue"]["queued"] > 0 or not staying.is_alive(), "queued")
         connection.close()
         left += 1
     staying.join(120)
     assert texts[-1] == "[DONE]"
     assert len(texts) == 401
     assert "".join(texts[:-1]) == solo["choices"][0]["text"]
-    wait_until(lambda: is_at_rest(server), "at rest afterwards")
+    eventually(lambda: is_at_rest(server), "at rest afterwards")
     counted = metrics(server)["requests"]
     assert counted["finished"] >= 2 and counted["cancelled"] <= 20 and counted["failed"] == 0
     assert_serves(server)
@@ -376,14 +376,14 @@ def test_full_queue_is_429_with_retry_after(start_server):
     with raw_stream(server, "/v1/completions", fields) as running:
         next(running)
         with raw_stream(server, "/v1/completions", fields):
-            wait_until(lambda: metrics(server)["queue"]["queued"] == 1, "queued")
+            eventually(lambda: metrics(server)["queue"]["queued"] == 1, "queued")
             status, headers, body = post_raw(server, "/v1/completions", b'{"prompt": "one too many"}')
             assert status == 429
             assert int(headers["Retry-After"]) >= 1
             assert json.loads(body)["error"]["type"] == "RateLimitError"
             with client_of(server) as client, pytest.raises(openai.RateLimitError):
                 client.completions.create(model=MODEL, prompt="one too many")
-    wait_until(lambda: is_at_rest(server), "at rest afterwards")
+    eventually(lambda: is_at_rest(server), "at rest afterwards")
     assert metrics(server)["requests"]["rejected"] == 2
     assert_serves(server)
 
@@ -398,7 +398,7 @@ def test_idle_streams_leave_room_for_health_checks(start_server):
         for _ in range(20):
             assert get(server, "/healthz")[0] == 200
             assert metrics(server)["queue"]["queued"] >= 190
-    wait_until(lambda: is_at_rest(server), "at rest afterwards")
+    eventually(lambda: is_at_rest(server), "at rest afterwards")
     assert_serves(server)
 
 
@@ -410,7 +410,7 @@ def test_deadline_is_504(start_server):
     status, answer = post(server, "/v1/completions", {"prompt": "a", "max_tokens": 8000, "ignore_eos": True})
     assert status == 504
     assert answer["error"]["type"] == "GatewayTimeoutError"
-    wait_until(lambda: is_at_rest(server), "at rest afterwards")
+    eventually(lambda: is_at_rest(server), "at rest afterwards")
 
 
 def test_api_key_is_asked_for(start_server):
@@ -428,7 +428,7 @@ def test_sigterm_lets_running_answers_finish(start_server):
     with raw_stream(server, "/v1/completions", fields) as events:
         next(events)
         server.terminate()
-        wait_until(lambda: get(server, "/healthz")[0] == 503, "draining")
+        eventually(lambda: get(server, "/healthz")[0] == 503, "draining")
         assert post(server, "/v1/completions", {"prompt": "late"})[0] == 503
         events = list(events)
     assert events[-1] == "[DONE]"

@@ -7,7 +7,8 @@ import socket
 import urllib.parse
 
 import pytest
-from api_client import MODEL, assert_serves, connect, get, metrics, post, post_raw, raw_stream, request, wait_until
+from api_client import MODEL, assert_serves, connect, get, metrics, post, post_raw, raw_stream, read_to_end, request
+from waiting import eventually
 
 LONG = {"prompt": "go on", "max_tokens": 8000, "ignore_eos": True}
 
@@ -20,14 +21,6 @@ def raw_connection(server, receive_buffer=None):
     connection.settimeout(60)
     connection.connect((address.hostname, address.port))
     return connection
-
-
-def read_to_end(connection):
-    received = b""
-    with contextlib.suppress(ConnectionResetError):
-        while more := connection.recv(65536):
-            received += more
-    return received
 
 
 def send_stream_request(connection, fields):
@@ -44,7 +37,7 @@ def test_one_connection_too_many_is_503_with_retry_after(start_server):
         assert status == 503
         assert int(headers["Retry-After"]) >= 1
         assert "all 2 connections are taken" in json.loads(body)["error"]["message"]
-    wait_until(lambda: request(server, "GET", "/healthz")[0] == 200, "room for another")
+    eventually(lambda: request(server, "GET", "/healthz")[0] == 200, "room for another")
     assert_serves(server)
 
 
@@ -92,7 +85,7 @@ def test_a_slow_reader_is_cut_off_and_no_other_is_slowed(start_server):
             events = list(events)
         assert events[-1] == "[DONE]"
         assert "".join(event["choices"][0]["text"] for event in events[:-1]) == solo
-        wait_until(lambda: metrics(server)["requests"]["cancelled"] == 1, "the slow reader is cut off")
+        eventually(lambda: metrics(server)["requests"]["cancelled"] == 1, "the slow reader is cut off")
         assert b"[DONE]" not in read_to_end(slow)  # nobody takes it for the whole
 
 
@@ -103,7 +96,7 @@ def test_a_reader_within_the_limit_may_take_its_time(start_server):
         send_stream_request(slow, fields)
         with raw_stream(server, "/v1/completions", fields) as events:
             assert list(events)[-1] == "[DONE]"
-        wait_until(lambda: metrics(server)["requests"]["finished"] == 2, "both are computed")
+        eventually(lambda: metrics(server)["requests"]["finished"] == 2, "both are computed")
         received = b""
         while b"[DONE]" not in received[-64:]:
             more = slow.recv(65536)
@@ -119,11 +112,11 @@ def test_a_client_that_reads_nothing_is_cut_off_in_time(start_server):
         return len(os.listdir(f"/proc/{server.pid}/fd"))
 
     assert_serves(server)
-    wait_until(lambda: metrics(server)["requests"]["finished"] == 1, "started")
+    eventually(lambda: metrics(server)["requests"]["finished"] == 1, "started")
     at_rest = descriptors()
     with raw_connection(server, receive_buffer=4096) as still:
         send_stream_request(still, {**LONG, "logprobs": 20})
-        wait_until(lambda: metrics(server)["queue"]["running"] == 0 and descriptors() <= at_rest, "cut off")
+        eventually(lambda: metrics(server)["queue"]["running"] == 0 and descriptors() <= at_rest, "cut off")
         assert b"[DONE]" not in read_to_end(still)
 
 

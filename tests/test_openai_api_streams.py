@@ -5,7 +5,8 @@ import json
 
 import openai
 import pytest
-from api_client import MODEL, assert_serves, client_of, connect, is_at_rest, metrics, post, raw_stream, wait_until
+from api_client import MODEL, assert_serves, client_of, connect, is_at_rest, metrics, post, raw_stream
+from waiting import eventually
 
 FIELDS = {"prompt": "usage of a stream", "max_tokens": 6, "temperature": 0, "ignore_eos": True}
 
@@ -46,7 +47,7 @@ def test_a_client_that_stops_early_is_not_told_more(server, client):
     for _, chunk in zip(range(3), stream):
         assert chunk.usage is None and len(chunk.choices) == 1
     stream.close()
-    wait_until(lambda: is_at_rest(server), "at rest")
+    eventually(lambda: is_at_rest(server), "at rest")
     after = metrics(server)["requests"]
     assert (after["cancelled"], after["finished"]) == (before["cancelled"] + 1, before["finished"])
 
@@ -77,7 +78,7 @@ def test_a_cancel_as_one_ends_and_the_next_begins_is_the_next_ones_own(start_ser
         assert texts[-1] == "[DONE]"
         assert "".join(texts[:-1]) == solo
         assert_serves(server)
-    wait_until(lambda: is_at_rest(server), "at rest")
+    eventually(lambda: is_at_rest(server), "at rest")
     counted = metrics(server)["requests"]
     assert counted["failed"] == 0
     assert counted["finished"] + counted["cancelled"] == counted["received"] == 1 + 3 * left

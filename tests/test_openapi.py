@@ -6,7 +6,8 @@ import re
 import hypothesis
 import pytest
 import schemathesis
-from api_client import assert_serves, is_at_rest, wait_until
+from api_client import assert_serves, is_at_rest
+from waiting import eventually
 
 EXAMPLES = 60  # of each operation
 
@@ -63,5 +64,5 @@ def test_answers_are_as_described(described, description, mode):
                 assert any(re.search(reason, message) for reason in BEYOND_A_SCHEMA), (case.body, message)
 
         ask()
-    wait_until(lambda: is_at_rest(described), "at rest")
+    eventually(lambda: is_at_rest(described), "at rest")
     assert_serves(described)

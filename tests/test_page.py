@@ -1,23 +1,13 @@
 """The page at /, in a real browser: it loads, follows the server, chats by keyboard alone, and asks nobody else."""
 
 import json
-import time
 import urllib.request
 
 import pytest
 from browser import Browser
+from waiting import eventually
 
 PROMPT = "How is the moon made? " * 4
-
-
-def wait_until(condition, what, seconds=60):
-    """Asks again and again; each asking is a round trip to the browser. Its first true value."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-    raise AssertionError(f"{what}: not within {seconds} s")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +32,7 @@ def page(browser, server):
     browser.console()
     browser.requested_urls()
     browser.open(server.url + "/")
-    wait_until(lambda: browser.text("#link") == "live", "live")
+    eventually(lambda: browser.text("#link") == "live", "live")
     return browser
 
 
@@ -86,7 +76,7 @@ def answers(browser):
 def test_it_loads_clean_and_asks_only_its_own_server(page, server):
     complete(server, PROMPT)
     received = ask(server, "/v1/metrics")["requests"]["received"]
-    wait_until(lambda: number(page.text("#requests-received")) == received, "the request")
+    eventually(lambda: number(page.text("#requests-received")) == received, "the request")
     page.press("x")  # anywhere: nothing listens for it
     assert page.console() == []
     urls = page.requested_urls()
@@ -100,7 +90,7 @@ def test_figures_follow_the_server(page, server):
         complete(server, PROMPT)
     document = ask(server, "/v1/metrics")
     counters, pool = document["counters"], document["pool"]
-    wait_until(lambda: number(page.text("#output-total")) == counters["output_tokens"], "output tokens")
+    eventually(lambda: number(page.text("#output-total")) == counters["output_tokens"], "output tokens")
     assert number(page.text("#saved")) == counters["saved_tokens"] > 0
     assert number(page.text("#computed")) == counters["computed_tokens"]
     assert number(page.text("#pool-cached")) == pool["blocks_cached"] > 0
@@ -122,13 +112,13 @@ def test_lines_grow_with_time(page, server):
         return page.run("return document.querySelector('#spark-output .line').getAttribute('d').match(/[ML]/g).length")
 
     before = points()
-    wait_until(lambda: points() >= before + 2, "two more points")
+    eventually(lambda: points() >= before + 2, "two more points")
 
 
 def test_the_pool_shows_each_state_that_there_is(page, server):
     complete(server, PROMPT)
     pool = ask(server, "/v1/metrics")["pool"]
-    wait_until(lambda: number(page.text("#pool-cached")) == pool["blocks_cached"], "cached blocks")
+    eventually(lambda: number(page.text("#pool-cached")) == pool["blocks_cached"], "cached blocks")
     cells = page.run("""return Object.fromEntries(["pinned", "reserved", "cached", "free"].map(
         (state) => [state, document.querySelectorAll(`#pool .${state}`).length]))""")
     assert cells["cached"] >= 1  # however few of the blocks they are
@@ -147,7 +137,7 @@ def test_pause_holds_the_figures(page, server):
     page.run("return new Promise((resolve) => setTimeout(resolve, 2100))")  # by its own clock, two intervals
     assert page.text("#requests-received") == shown and page.requested_urls() == []
     page.press("Enter")
-    wait_until(lambda: number(page.text("#requests-received")) == received, "the request")
+    eventually(lambda: number(page.text("#requests-received")) == received, "the request")
 
 
 # Chat
@@ -159,12 +149,12 @@ def test_chat_streams_and_tells_what_the_cache_saved_by_keyboard_alone(page):
     page.press("Enter")
     assert focus(page) == "prompt"
     page.press("Tell me", "Shift+Enter", "of tides", "Enter")
-    first = wait_until(lambda: answers(page), "an answer")[0]
+    first = eventually(lambda: answers(page), "an answer")[0]
     assert page.text(".message.user p") == "Tell me\nof tides"
     assert page.run("return document.querySelector('.message.assistant p').textContent.length") > 0
     tab_to(page, "again")
     page.press("Enter")
-    second = wait_until(lambda: answers(page)[1:], "a second answer")[0]
+    second = eventually(lambda: answers(page)[1:], "a second answer")[0]
     assert first[0] == second[0] and first[1] < first[0]
     assert second[1] == second[0], "all of the prompt is known the second time"
     assert f"{second[0]} of {second[0]} prompt tokens from the cache (100 %)" in page.text(".message:last-child footer")
@@ -184,29 +174,29 @@ def test_an_answer_comes_in_pieces_and_escape_stops_it(page, server):
         document.getElementById("max-tokens").value = 7000;
         document.getElementById("prompt").focus();""")
     page.press("On and on", "Enter")
-    wait_until(lambda: page.run("return document.querySelector('.message.assistant footer')"), "its end")
+    eventually(lambda: page.run("return document.querySelector('.message.assistant footer')"), "its end")
     assert page.text(".message.assistant footer") == "stopped"
     assert page.run("return window.lengths.size") >= 4
-    wait_until(lambda: ask(server, "/v1/metrics")["requests"]["cancelled"] == before["cancelled"] + 1, "cancelled")
+    eventually(lambda: ask(server, "/v1/metrics")["requests"]["cancelled"] == before["cancelled"] + 1, "cancelled")
     assert page.console() == []
 
 
 def test_what_goes_wrong_is_said_where_it_was_asked(page):
     page.run("document.getElementById('prompt').value = 'x'.repeat(9000); document.getElementById('prompt').focus()")
     page.press("Enter")
-    wait_until(lambda: "8192" in page.run(
+    eventually(lambda: "8192" in page.run(
         "return document.querySelector('.message .error')?.textContent ?? ''"), "the server's words on its context")
     assert page.run("return document.getElementById('prompt').value.length") == 9000, "given back to be mended"
     page.run("document.getElementById('prompt').value = ''")
     page.press("Shorter", "Enter")
-    wait_until(lambda: answers(page), "an answer to the next one")
+    eventually(lambda: answers(page), "an answer to the next one")
 
 
 def test_text_is_text_whatever_it_holds(page):
     hostile = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>"
     page.run("document.getElementById('prompt').focus()")
     page.press(hostile, "Enter")
-    wait_until(lambda: answers(page), "an answer")
+    eventually(lambda: answers(page), "an answer")
     assert page.text(".message.user p") == hostile
     assert page.run("return document.querySelectorAll('#log img, #log script').length") == 0
     assert page.console() == []
@@ -261,7 +251,7 @@ def test_both_schemes_can_be_read(page, server, scheme, is_light):
     assert (min(background) > 200) == is_light and (max(background) < 60) != is_light
     page.run("document.getElementById('prompt').focus()")
     page.press("Colours", "Enter")
-    wait_until(lambda: answers(page), "an answer")
+    eventually(lambda: answers(page), "an answer")
     seen, found = page.run(LOW_CONTRAST)
     assert seen > 60 and found == []
 
@@ -296,22 +286,22 @@ def test_the_key_is_asked_for_and_kept_in_memory_only(browser, start_program):
                             environment={"NANO_MOONCAKE_API_KEY": "moon"})
     is_asked = "return document.getElementById('key-dialog').open"
     browser.open(guarded.url + "/")
-    wait_until(lambda: browser.run(is_asked), "the question")
+    eventually(lambda: browser.run(is_asked), "the question")
     assert focus(browser) == "key"
     browser.press("cheese", "Enter")
-    wait_until(lambda: "refused" in browser.text("#key-why") and browser.run(is_asked), "the refusal")
+    eventually(lambda: "refused" in browser.text("#key-why") and browser.run(is_asked), "the refusal")
     browser.press("moon", "Enter")
-    wait_until(lambda: browser.text("#link") == "live", "live")
+    eventually(lambda: browser.text("#link") == "live", "live")
     assert not browser.run(is_asked)
     browser.run("document.getElementById('prompt').focus()")
     browser.press("Hello", "Enter")
-    wait_until(lambda: answers(browser), "an answer")
+    eventually(lambda: answers(browser), "an answer")
     assert browser.run("return localStorage.length + sessionStorage.length + document.cookie.length") == 0
     assert "moon" not in browser.run("return document.documentElement.outerHTML").replace("nano-mooncake", "")
     browser.open(guarded.url + "/")
-    wait_until(lambda: browser.run(is_asked), "the question again")
+    eventually(lambda: browser.run(is_asked), "the question again")
     browser.press("Escape")
-    wait_until(lambda: not browser.run(is_asked), "closed")
+    eventually(lambda: not browser.run(is_asked), "closed")
     tab_to(browser, "give-key")
     browser.press("Enter")
     assert browser.run(is_asked)

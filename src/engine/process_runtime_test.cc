@@ -6,6 +6,7 @@
 
 #include "base/failpoint.h"
 #include "base/files.h"
+#include "engine/request_limits.h"
 #include "engine/test_support.h"
 #include "engine/worker_service.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 using testing::Collector;
 using testing::odd_config;
+using testing::plain_pass;
 using testing::random_tokens;
 using testing::Trace;
 
@@ -93,11 +95,7 @@ class ProcessRuntimeTest : public ::testing::Test {
       MutexLock lock(mutex_);
       seen_[id][position] = sha256(std::as_bytes(logits));
     };
-    return options_with_context(options);
-  }
-  static RuntimeOptions options_with_context(RuntimeOptions options) {
-    options.max_context = odd_config().max_positions;
-    return options;
+    return with_context_of(options, odd_config());
   }
 
   void add_worker(ProcessRuntimeOptions& process, const std::string& role, int number) {
@@ -147,26 +145,10 @@ class ProcessRuntimeTest : public ::testing::Test {
     bool operator==(const Plain&) const = default;
   };
   Plain plain(const std::vector<TokenId>& prompt, std::size_t max_tokens) {
-    const kv::KvLayout kv = layout();
-    const std::size_t blocks = kv.blocks_for(prompt.size() + max_tokens);
-    std::vector<std::vector<std::byte>> memory(blocks, std::vector<std::byte>(kv.block_bytes()));
-    std::vector<std::byte*> table;
-    for (auto& block : memory) table.push_back(block.data());
-    std::vector<TokenId> tokens = prompt;
-    std::vector<float> logits(odd_config().vocab);
     Plain result;
-    model::Workspace workspace;
-    for (std::size_t computed = 0; result.tokens.size() < max_tokens;) {
-      const model::Chunk chunk{.tokens = std::span(tokens).subspan(computed),
-                               .start = computed,
-                               .blocks = std::span(table).first(kv.blocks_for(tokens.size())),
-                               .logits = logits.data()};
-      decoder_->forward(pool_, std::span(&chunk, 1), kv.block_tokens, workspace);
-      computed = tokens.size();
-      result.logits.push_back(sha256(std::as_bytes(std::span(logits))));
-      tokens.push_back(static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
-      result.tokens.push_back(tokens.back());
-    }
+    result.tokens = plain_pass(*decoder_, pool_, layout(), prompt, max_tokens, [&](std::span<const float> logits) {
+      result.logits.push_back(sha256(std::as_bytes(logits)));
+    });
     return result;
   }
   Plain seen(const std::string& id, Collector& collector) {

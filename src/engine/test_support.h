@@ -52,6 +52,39 @@ inline void PrintTo(const Trace& trace, std::ostream* out) {
   *out << trace.tokens.size() << " tokens, " << trace.digest.substr(0, 16);
 }
 
+// The reference: the decoder alone, memory of its own, the prompt in chunks of `chunk` tokens, then one token a pass.
+// `on_logits` sees those that each token is taken from; `mutate` may spoil the block table before each pass.
+inline std::vector<TokenId> plain_pass(const model::Decoder& decoder, ThreadPool& pool, const kv::KvLayout& kv,
+                                       const std::vector<TokenId>& prompt, std::size_t max_tokens,
+                                       const std::function<void(std::span<const float>)>& on_logits,
+                                       std::size_t chunk = SIZE_MAX, const model::Adapter* adapter = nullptr,
+                                       const std::function<void(std::vector<std::byte*>&)>& mutate = nullptr) {
+  const std::size_t blocks = kv.blocks_for(prompt.size() + max_tokens);
+  std::vector<std::vector<std::byte>> memory(blocks, std::vector<std::byte>(kv.block_bytes(), std::byte{0xff}));
+  std::vector<std::byte*> table;
+  for (auto& block : memory) table.push_back(block.data());
+  std::vector<TokenId> tokens = prompt;
+  std::vector<float> logits(decoder.config().vocab);
+  model::Workspace workspace;
+  for (std::size_t computed = 0; tokens.size() < prompt.size() + max_tokens;) {
+    const std::size_t take = std::min(chunk, tokens.size() - computed);
+    const bool last = computed + take == tokens.size();
+    std::vector<std::byte*> used = table;
+    if (mutate) mutate(used);
+    const model::Chunk part{.tokens = std::span(tokens).subspan(computed, take),
+                            .start = computed,
+                            .blocks = std::span(used).first(kv.blocks_for(computed + take)),
+                            .logits = last ? logits.data() : nullptr,
+                            .adapter = adapter};
+    decoder.forward(pool, std::span(&part, 1), kv.block_tokens, workspace);
+    computed += take;
+    if (!last) continue;
+    on_logits(logits);
+    tokens.push_back(static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+  }
+  return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
+}
+
 // Collects what a request said, and lets a test wait for its end.
 class Collector final : public RequestListener {
  public:
@@ -190,37 +223,14 @@ class Engine {
     return got;
   }
 
-  // The reference: the decoder alone, memory of its own, the prompt in chunks of `chunk` tokens, then one token a pass.
-  // `mutate` may spoil the block table before each pass.
+  // plain_pass(), as a trace.
   Trace plain(const std::vector<TokenId>& prompt, std::size_t max_tokens, std::size_t chunk = SIZE_MAX,
               const std::function<void(std::vector<std::byte*>&)>& mutate = nullptr) {
-    const kv::KvLayout kv = layout();
-    const std::size_t blocks = kv.blocks_for(prompt.size() + max_tokens);
-    std::vector<std::vector<std::byte>> memory(blocks, std::vector<std::byte>(kv.block_bytes(), std::byte{0xff}));
-    std::vector<std::byte*> table;
-    for (auto& block : memory) table.push_back(block.data());
-    std::vector<TokenId> tokens = prompt;
-    std::vector<float> logits(setup_.config.vocab);
     Sha256 hash;
-    model::Workspace workspace;
-    for (std::size_t computed = 0; tokens.size() < prompt.size() + max_tokens;) {
-      const std::size_t take = std::min(chunk, tokens.size() - computed);
-      const bool last = computed + take == tokens.size();
-      std::vector<std::byte*> used = table;
-      if (mutate) mutate(used);
-      const model::Chunk part{.tokens = std::span(tokens).subspan(computed, take),
-                              .start = computed,
-                              .blocks = std::span(used).first(kv.blocks_for(computed + take)),
-                              .logits = last ? logits.data() : nullptr,
-                              .adapter = adapter_.get()};
-      decoder_->forward(pool_, std::span(&part, 1), kv.block_tokens, workspace);
-      computed += take;
-      if (!last) continue;
-      hash.update(std::as_bytes(std::span(logits)));
-      tokens.push_back(static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
-    }
-    return {std::vector<TokenId>(tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()),
-            hash.finish().hex()};
+    std::vector<TokenId> tokens = plain_pass(
+        *decoder_, pool_, layout(), prompt, max_tokens,
+        [&](std::span<const float> logits) { hash.update(std::as_bytes(logits)); }, chunk, adapter_.get(), mutate);
+    return {std::move(tokens), hash.finish().hex()};
   }
 
   // What plain() and request() use from now on.
