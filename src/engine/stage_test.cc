@@ -123,11 +123,18 @@ TEST_P(StageTest, WhoNeverGotToAWorkerWaitedInTheQueue) {
   Engine engine(one_slot);
   auto running = engine.submit(engine.request("running", random_tokens(20, 1, engine.vocab()), 2000));
   running->wait_tokens(1);
+  // No step ends before the last of them is cancelled, or a prefill worker could have passed all of them on by then.
+  std::atomic<bool> go{false};
+  arm_failpoint("worker.step", FailpointAction::kCount, 0, [&] {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!go.load() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+  });
   std::vector<std::shared_ptr<testing::Collector>> waiting;
   for (int i = 0; i < 3; ++i)
     waiting.push_back(
         engine.submit(engine.request("waiting-" + std::to_string(i), random_tokens(20, 2, engine.vocab()), 2000)));
   engine.runtime().cancel("waiting-2");
+  go.store(true);
   waiting[2]->wait();
   EXPECT_THAT(names(told("waiting-2")), ElementsAre("front/queue"));
   expect_one_last_each(told("waiting-2"));

@@ -247,7 +247,7 @@ def run_own_tests(table, environment, installed):
             run_tests(table, name, command, version_text(installed, needs[:1]))
 
 
-def run_comparisons(table, environment, installed, checkpoint):
+def run_comparisons(table, environment, installed, checkpoint=None):
     for name, needs in COMPARISONS.items():
         if lacking := missing(needs, installed):
             table.skip(name, f"{lacking} not installed")
