@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <map>
+#include <thread>
 
 #include "base/failpoint.h"
 #include "engine/test_support.h"
@@ -118,13 +120,13 @@ TEST_P(StageTest, WhatTheCacheKnewIsNotPrefilled) {
 }
 
 TEST_P(StageTest, WhoNeverGotToAWorkerWaitedInTheQueue) {
+  std::atomic<bool> go{false};  // outlives the workers, which look at it
   Engine::Setup one_slot = setup();
   one_slot.options.max_running = 1;
   Engine engine(one_slot);
   auto running = engine.submit(engine.request("running", random_tokens(20, 1, engine.vocab()), 2000));
   running->wait_tokens(1);
   // No step ends before the last of them is cancelled, or a prefill worker could have passed all of them on by then.
-  std::atomic<bool> go{false};
   arm_failpoint("worker.step", FailpointAction::kCount, 0, [&] {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!go.load() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
