@@ -18,6 +18,14 @@ namespace nmc::engine {
 
 constexpr std::size_t kNoWorker = std::numeric_limits<std::size_t>::max();
 
+// Of a message that is numbers only.
+template <typename... Numbers>
+std::vector<std::byte> body_of(Numbers... numbers) {
+  net::BodyWriter body;
+  (body.put_u64(numbers), ...);
+  return std::move(body).take();
+}
+
 // A request from its submission to its end.
 struct ProcessRuntime::Live {
   enum class Stage {
