@@ -191,6 +191,12 @@ class Connection final : public HttpConnection,
     wake_.cancel();
   }
 
+  // What the kernel still holds for a reader that was cut off goes, too: it would keep offering it for minutes.
+  void reset_on_close() {
+    error_code ignored;
+    socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+  }
+
   asio::awaitable<void> serve() {
     bool more = true;
     while (more && !closed_ && !core_.stopping.load(std::memory_order_relaxed)) more = co_await serve_one();
@@ -294,6 +300,7 @@ class Connection final : public HttpConnection,
     clear_deadline();
     exchange->detach();
     core_.table.exchange_ended(!flushed_);
+    if (!flushed_) reset_on_close();
     if (flushed_ && !exchange->keep_alive()) {
       set_deadline(kLingerTime);
       co_await linger();
