@@ -375,10 +375,22 @@ std::optional<ProcessRuntime::Ended> ProcessRuntime::recover(const LivePtr& live
   return std::nullopt;
 }
 
+// Those that follow what was told: a worker that took over computes the prompt from its start.
+std::span<const PromptToken> ProcessRuntime::untold(const Live& live, std::span<const PromptToken> tokens) {
+  const auto next = [&](const PromptToken& token) { return token.position == live.prompt_told; };
+  const auto begin = std::ranges::find_if(tokens, next);
+  std::size_t position = live.prompt_told;
+  const auto end = std::find_if(begin, tokens.end(), [&](const PromptToken& token) {
+    return token.position != position++ || token.position >= live.request.prompt.size() || token.logprobs.empty();
+  });
+  return {begin, end};
+}
+
 void ProcessRuntime::on_event(std::size_t worker, const WorkerEvent& event) {
   std::optional<Ended> ended;
   LivePtr live;
   const SampledToken* token = nullptr;
+  std::span<const PromptToken> prompt;
   {
     MutexLock lock(mutex_);
     if (const auto* imported = std::get_if<event::Imported>(&event)) return on_imported(imported->handover);
@@ -395,6 +407,9 @@ void ProcessRuntime::on_event(std::size_t worker, const WorkerEvent& event) {
       token = &e->token;
       live->generated.push_back(token->id);
       if (live->first_token == Nanos{0}) live->first_token = options_.clock->now();
+    } else if (const auto* told = std::get_if<event::Prompt>(&event)) {
+      prompt = untold(*live, told->tokens);
+      live->prompt_told += prompt.size();
     } else if (std::holds_alternative<event::Admitted>(event)) {
       on_admitted(worker, live);
     } else if (const auto* names = std::get_if<event::Names>(&event)) {
@@ -405,9 +420,10 @@ void ProcessRuntime::on_event(std::size_t worker, const WorkerEvent& event) {
       ended = on_finished(live, *finished);
     }
   }
-  if (token != nullptr) {
+  if (token != nullptr || !prompt.empty()) {
     MutexLock lock(live->telling);
-    if (!live->ended) live->listener->on_token(*token);
+    if (!live->ended && token != nullptr) live->listener->on_token(*token);
+    if (!live->ended && !prompt.empty()) live->listener->on_prompt(prompt);
   }
   if (ended) tell(*ended);
 }

@@ -72,6 +72,7 @@ class ProcessRuntime final : public Runtime {
   void on_up(std::size_t worker, const WorkerHello& hello);
   void on_down(std::size_t worker, const Error& why);
   void on_event(std::size_t worker, const WorkerEvent& event);
+  static std::span<const PromptToken> untold(const Live& live, std::span<const PromptToken> tokens);
   void on_admitted(std::size_t worker, const LivePtr& live) NMC_REQUIRES(mutex_);
   void on_prefilled(const LivePtr& live, const event::Prefilled& event) NMC_REQUIRES(mutex_);
   std::optional<Ended> on_finished(const LivePtr& live, const event::Finished& event) NMC_REQUIRES(mutex_);

@@ -47,6 +47,7 @@ struct ProcessRuntime::Live {
   std::size_t excluded = kNoWorker;  // died with it
   bool was_retried = false;
   std::vector<TokenId> generated;
+  std::size_t prompt_told = 1;  // as Sequence::prompt_told
   RequestMetrics metrics;
   Nanos cancelled_at{0};
 

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <latch>
+#include <thread>
+
 #include "base/failpoint.h"
 #include "base/files.h"
 #include "engine/request_limits.h"
@@ -293,6 +296,42 @@ TEST_F(ProcessRuntimeTest, ARequestGoesOnElsewhereWithTheSameTokens) {
       expect_nothing_held();
     }
   }
+}
+
+// What was told of the prompt before a worker was lost isn't told again by the next.
+TEST_F(ProcessRuntimeTest, PromptLogprobsAreToldOnceWhoeverComputesThem) {
+  std::latch lost(1);
+  start({.prefill = 2});
+  arm_failpoint(
+      "worker.step", FailpointAction::kCount, 1, [&] { lost.wait(); }, 6);  // amid the prompt
+  const auto ask = [&](const std::string& id) {
+    GenerateRequest made = request(id, prompt(600), 4);
+    made.prompt_logprobs = 2;
+    return submit(std::move(made));
+  };
+  auto collector = ask("moves");
+  EXPECT_EQ(collector->wait_prompt(6 * 32).size(), 6 * 32u);
+  std::thread ending([&] { services_.erase("prefill-0"); });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (runtime_->status().counters.worker_failures < 1 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::yield();
+  lost.count_down();
+  ending.join();
+  EXPECT_EQ(collector->wait().reason, FinishReason::kLength);
+  EXPECT_EQ(collector->tokens(), plain(prompt(600), 4).tokens);
+  EXPECT_EQ(runtime_->status().counters.worker_failures, 1u);
+  auto again = ask("stays");
+  EXPECT_EQ(again->wait().reason, FinishReason::kLength);
+  const std::vector<PromptToken> moved = collector->wait_prompt(0), stayed = again->wait_prompt(0);
+  ASSERT_EQ(moved.size(), 599u);
+  ASSERT_EQ(stayed.size(), 599u);
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    ASSERT_EQ(moved[i].position, i + 1);
+    ASSERT_EQ(moved[i].rank, stayed[i].rank);
+    ASSERT_EQ(moved[i].logprobs.size(), 3u);
+    ASSERT_EQ(moved[i].logprobs[0].logprob, stayed[i].logprobs[0].logprob);
+  }
+  expect_nothing_held();
 }
 
 TEST_F(ProcessRuntimeTest, AWorkerThatComesBackTakesItsRequestAgain) {

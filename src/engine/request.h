@@ -54,8 +54,10 @@ struct GenerateRequest {
   std::vector<TokenId> stop_ids;          // end the answer as the model's own do, also with ignore_eos
   std::optional<std::uint32_t> logprobs;  // how many of the likeliest ids are told with each token; nullopt: not even
                                           // the token's own
-  std::vector<TokenId> forced;            // taken one after another in place of what would be drawn: for evaluation
-  std::string cache_salt;                 // KV is shared only between requests of equal salts (and equal adapters)
+  std::optional<std::uint32_t> prompt_logprobs;  // the same of the prompt's tokens but its first, by on_prompt(); then
+                                                 // all of the prompt is computed, whatever the cache has
+  std::vector<TokenId> forced;  // taken one after another in place of what would be drawn: for evaluation
+  std::string cache_salt;       // KV is shared only between requests of equal salts (and equal adapters)
   std::shared_ptr<const model::Adapter> adapter;  // loaded for the runtime's decoder; null: the base model
   std::optional<Nanos> deadline;                  // absolute, by the runtime's clock; nullopt: none
   std::optional<Nanos> queue_deadline;            // for a worker to take it; nullopt: none
@@ -99,12 +101,21 @@ struct SampledToken {
   std::vector<Logprob> logprobs;  // where asked for: its own, then those of the likeliest, most likely first
 };
 
+// A token of the prompt, as likely as the model found it after those before it.
+struct PromptToken {
+  std::uint32_t position = 0;     // in the prompt, at least 1
+  std::uint32_t rank = 0;         // 1: no id was likelier
+  std::vector<Logprob> logprobs;  // its own, then those of the likeliest, most likely first
+};
+
 // Hears what becomes of one request. Called on an engine thread: must return quickly and never call back into the
-// runtime except for cancel(). on_token for each generated id in order, the end-of-sequence id included when it ends
-// the request; then on_finish exactly once, and nothing after it.
+// runtime except for cancel(). on_prompt, where prompt_logprobs are asked for, for each position from 1 on, once and in
+// order, some at a time, before the first token. on_token for each generated id in order, the end-of-sequence id
+// included when it ends the request; then on_finish exactly once, and nothing after it.
 class RequestListener {
  public:
   virtual ~RequestListener() = default;
+  virtual void on_prompt(std::span<const PromptToken>) {}
   virtual void on_token(const SampledToken& token) = 0;
   virtual void on_finish(const Outcome& outcome) = 0;
 };

@@ -161,4 +161,9 @@ std::vector<Logprob> logprobs_of(std::span<const float> logits, TokenId id, std:
   return result;
 }
 
+std::uint32_t rank_of(std::span<const float> logits, TokenId id) {
+  const float own = logits[id];
+  return 1 + static_cast<std::uint32_t>(std::ranges::count_if(logits, [own](float logit) { return logit > own; }));
+}
+
 }  // namespace nmc::engine

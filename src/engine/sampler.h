@@ -28,4 +28,7 @@ TokenId sample(std::span<const float> logits, const SamplingParams& params, std:
 // The logprob of `id`, then those of the `count` likeliest (ties by lower id), most likely first.
 std::vector<Logprob> logprobs_of(std::span<const float> logits, TokenId id, std::size_t count);
 
+// 1 and the number of ids that are likelier than `id`.
+std::uint32_t rank_of(std::span<const float> logits, TokenId id);
+
 }  // namespace nmc::engine

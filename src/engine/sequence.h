@@ -79,6 +79,7 @@ struct Sequence {
   std::optional<kv::PrefixChain> chain;  // of all tokens; none when nothing is to be reused
   std::size_t published = 0;             // leading blocks that are committed (or came committed)
   std::vector<float> logits;             // of the last token, when they came from the cache
+  std::size_t prompt_told = 1;           // position of the prompt from which on its logprobs are still to be told
   std::unique_ptr<Parcel> parcel;        // KV that still has to be unpacked
   std::shared_ptr<KvOutlet> outlet;      // hears of KV as it is computed; null: nobody does
 
@@ -92,6 +93,8 @@ struct Sequence {
 
   std::size_t generated() const { return tokens.size() - request.prompt.size(); }
   std::size_t remaining() const { return tokens.size() - computed; }
+  // Wants the logits of each token of its prompt, so it has to compute them all.
+  bool tells_prompt() const { return request.prompt_logprobs.has_value() && generated() == 0; }
 
   void add_block(Block block) {
     addresses.push_back(block.address());

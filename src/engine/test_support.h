@@ -88,6 +88,12 @@ inline std::vector<TokenId> plain_pass(const model::Decoder& decoder, ThreadPool
 // Collects what a request said, and lets a test wait for its end.
 class Collector final : public RequestListener {
  public:
+  void on_prompt(std::span<const PromptToken> tokens) override {
+    MutexLock lock(mutex_);
+    EXPECT_TRUE(tokens_.empty() && !tokens.empty());
+    prompt_.insert(prompt_.end(), tokens.begin(), tokens.end());
+    changed_.notify_all();
+  }
   void on_token(const SampledToken& token) override {
     MutexLock lock(mutex_);
     tokens_.push_back(token.id);
@@ -110,6 +116,12 @@ class Collector final : public RequestListener {
     while (tokens_.size() < count && !outcome_) changed_.wait(mutex_);
     return tokens_;
   }
+  // At least `count` of them, unless it ended before.
+  std::vector<PromptToken> wait_prompt(std::size_t count) {
+    MutexLock lock(mutex_);
+    while (prompt_.size() < count && !outcome_) changed_.wait(mutex_);
+    return prompt_;
+  }
   std::vector<SampledToken> sampled() {
     MutexLock lock(mutex_);
     return sampled_;
@@ -127,6 +139,7 @@ class Collector final : public RequestListener {
   Mutex mutex_;
   CondVar changed_;
   std::vector<TokenId> tokens_ NMC_GUARDED_BY(mutex_);
+  std::vector<PromptToken> prompt_ NMC_GUARDED_BY(mutex_);
   std::vector<SampledToken> sampled_ NMC_GUARDED_BY(mutex_);
   std::optional<Outcome> outcome_ NMC_GUARDED_BY(mutex_);
   int finishes_ NMC_GUARDED_BY(mutex_) = 0;

@@ -16,6 +16,8 @@ namespace {
 // How long a worker that waits for memory sleeps before it looks again. Releases wake it; this covers memory that comes
 // back without a word (a finished write to disk, a deadline that passed).
 constexpr auto kRetryInterval = std::chrono::milliseconds(20);
+// Of a sequence that wants the logits of each: they take vocabulary times four bytes.
+constexpr std::size_t kPromptRowsMax = 32;
 
 using Sequences = std::deque<std::unique_ptr<Sequence>>;
 
@@ -182,7 +184,7 @@ bool Worker::make_ready(Sequence& sequence) {
     if (!received)
       log_warning("request {}: hand-over lost, computing again: {}", sequence.request.id, received.error().message);
   }
-  if (sequence.blocks.empty() && parts_.cache != nullptr)
+  if (sequence.blocks.empty() && parts_.cache != nullptr && !sequence.tells_prompt())
     parts_.cache->restore(sequence, sequence.admitted == Nanos{0} && sequence.generated() == 0);
   return attach_blocks(sequence);
 }
@@ -222,6 +224,7 @@ void Worker::step() {
                         .start = sequence.computed,
                         .blocks = std::span(sequence.addresses).first((end + block_tokens() - 1) / block_tokens()),
                         .logits = item.logits,
+                        .logit_rows = item.rows,
                         .adapter = sequence.request.adapter.get()});
     }
     if (auto hit = failpoint("worker.step")) log_warning("{}: {}", name_, hit->message);
@@ -292,14 +295,12 @@ void Worker::preempt_newest() {
 }
 
 std::vector<Worker::Planned> Worker::plan() {
-  const std::size_t vocab = parts_.decoder->config().vocab;
-  if (logits_.size() < running_.size() * vocab) logits_.resize(running_.size() * vocab);
   std::vector<Planned> planned;
   std::size_t budget = parts_.options->max_batch_tokens;
-  std::size_t wanted = 0;
   const auto add = [&](Sequence& sequence, std::size_t tokens) {
-    const bool last = tokens == sequence.remaining();
-    planned.push_back({&sequence, tokens, last ? &logits_[wanted++ * vocab] : nullptr});
+    if (sequence.tells_prompt()) tokens = std::min(tokens, kPromptRowsMax);
+    const std::size_t rows = sequence.tells_prompt() ? tokens : tokens == sequence.remaining() ? 1 : 0;
+    planned.push_back({&sequence, tokens, rows, nullptr});
     budget -= std::min(budget, tokens);
   };
   for (const auto& sequence : running_) {
@@ -308,20 +309,55 @@ std::vector<Worker::Planned> Worker::plan() {
   for (const auto& sequence : running_) {
     if (sequence->remaining() > 1 && budget > 0) add(*sequence, std::min(budget, sequence->remaining()));
   }
+  give_logits(planned);
   return planned;
+}
+
+void Worker::give_logits(std::vector<Planned>& planned) {
+  const std::size_t vocab = parts_.decoder->config().vocab;
+  std::size_t rows = 0;
+  for (const Planned& item : planned) rows += item.rows;
+  if (logits_.size() < rows * vocab) logits_.resize(rows * vocab);
+  float* next = logits_.data();
+  for (Planned& item : planned) {
+    if (item.rows > 0) item.logits = next;
+    next += item.rows * vocab;
+  }
 }
 
 void Worker::advance(const Planned& planned) {
   Sequence& sequence = *planned.sequence;
+  if (sequence.tells_prompt()) tell_prompt(planned);
   sequence.computed += planned.tokens;
   if (parts_.cache != nullptr) parts_.cache->publish(sequence);
-  if (planned.logits == nullptr) return;
-  const std::span<const float> logits(planned.logits, parts_.decoder->config().vocab);
+  if (sequence.remaining() > 0) return;
+  const std::size_t vocab = parts_.decoder->config().vocab;
+  const std::span<const float> logits(planned.logits + (planned.rows - 1) * vocab, vocab);
   if (sequence.generated() == 0) {
     sequence.metrics.prefill_ms = to_ms(clock_.now() - sequence.admitted);
     if (parts_.cache != nullptr) parts_.cache->publish_tail(sequence, logits);
   }
   sequence.finished = next_token(sequence, logits);
+}
+
+// What was told before a preemption isn't told again.
+void Worker::tell_prompt(const Planned& planned) {
+  Sequence& sequence = *planned.sequence;
+  const GenerateRequest& request = sequence.request;
+  const std::size_t vocab = parts_.decoder->config().vocab;
+  std::vector<PromptToken> told;
+  for (std::size_t row = 0; row < planned.rows; ++row) {
+    const std::size_t position = sequence.computed + row + 1;
+    if (position < sequence.prompt_told || position >= request.prompt.size()) continue;
+    const std::span<const float> logits(planned.logits + row * vocab, vocab);
+    const TokenId id = request.prompt[position];
+    told.push_back({.position = static_cast<std::uint32_t>(position),
+                    .rank = rank_of(logits, id),
+                    .logprobs = logprobs_of(logits, id, *request.prompt_logprobs)});
+  }
+  if (told.empty()) return;
+  sequence.prompt_told = told.back().position + std::size_t{1};
+  sequence.listener->on_prompt(told);
 }
 
 SampledToken Worker::choose_token(const Sequence& sequence, std::span<const float> logits) const {

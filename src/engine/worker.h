@@ -73,7 +73,8 @@ class Worker {
   struct Planned {
     Sequence* sequence;
     std::size_t tokens;  // to compute in this step
-    float* logits;       // where those of the last one go, or nullptr
+    std::size_t rows;    // of them, at the end, whose logits are wanted
+    float* logits;       // [rows][vocab], or nullptr
   };
   using Sequences = std::deque<std::unique_ptr<Sequence>>;  // in order of arrival
 
@@ -91,6 +92,8 @@ class Worker {
   void set_lacks_memory(bool lacks);
   std::vector<Planned> plan();
   void advance(const Planned& planned);
+  void give_logits(std::vector<Planned>& planned);
+  void tell_prompt(const Planned& planned);
   SampledToken choose_token(const Sequence& sequence, std::span<const float> logits) const;
   // Samples the token after the last one; true when the sequence is done here (finished, or passed on by its owner).
   bool next_token(Sequence& sequence, std::span<const float> logits);

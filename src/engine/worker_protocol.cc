@@ -98,6 +98,22 @@ SamplingParams get_sampling(BodyReader& body) {
   return params;
 }
 
+void put_logprobs(BodyWriter& body, std::span<const Logprob> logprobs) {
+  body.put_u32(static_cast<std::uint32_t>(logprobs.size()));
+  for (const Logprob& one : logprobs) {
+    body.put_u32(one.id);
+    put_float(body, one.logprob);
+  }
+}
+std::vector<Logprob> get_logprobs(BodyReader& body) {
+  std::vector<Logprob> logprobs(body.get_count("logprobs", 8));
+  for (Logprob& one : logprobs) {
+    one.id = body.get_u32("id");
+    one.logprob = get_float(body, "logprob");
+  }
+  return logprobs;
+}
+
 // Of std::variant, as a number on the wire.
 template <typename Event, std::size_t kIndex = 0>
 constexpr std::uint8_t kind_of() {
@@ -109,10 +125,14 @@ constexpr std::uint8_t kind_of() {
 
 void put_fields(BodyWriter& body, const event::Admitted& e) { body.put_u64(e.ticket); }
 void put_fields(BodyWriter& body, const event::Token& e) {
-  body.put_u64(e.ticket).put_u32(e.token.id).put_u32(static_cast<std::uint32_t>(e.token.logprobs.size()));
-  for (const Logprob& one : e.token.logprobs) {
-    body.put_u32(one.id);
-    put_float(body, one.logprob);
+  body.put_u64(e.ticket).put_u32(e.token.id);
+  put_logprobs(body, e.token.logprobs);
+}
+void put_fields(BodyWriter& body, const event::Prompt& e) {
+  body.put_u64(e.ticket).put_u32(static_cast<std::uint32_t>(e.tokens.size()));
+  for (const PromptToken& token : e.tokens) {
+    body.put_u32(token.position).put_u32(token.rank);
+    put_logprobs(body, token.logprobs);
   }
 }
 void put_fields(BodyWriter& body, const event::Names& e) {
@@ -136,10 +156,16 @@ void put_fields(BodyWriter& body, const event::Imported& e) { body.put_u64(e.han
 event::Token get_token(BodyReader& body) {
   event::Token e{.ticket = body.get_u64("ticket")};
   e.token.id = body.get_u32("id");
-  e.token.logprobs.resize(body.get_count("logprobs", 8));
-  for (Logprob& one : e.token.logprobs) {
-    one.id = body.get_u32("id");
-    one.logprob = get_float(body, "logprob");
+  e.token.logprobs = get_logprobs(body);
+  return e;
+}
+event::Prompt get_prompt(BodyReader& body) {
+  event::Prompt e{.ticket = body.get_u64("ticket")};
+  e.tokens.resize(body.get_count("prompt tokens", 12));
+  for (PromptToken& token : e.tokens) {
+    token.position = body.get_u32("position");
+    token.rank = body.get_u32("rank");
+    token.logprobs = get_logprobs(body);
   }
   return e;
 }
@@ -199,8 +225,10 @@ void put_assignment(BodyWriter& body, const Assignment& assignment) {
   body.put_u64(request.max_tokens).put_u64(request.min_tokens);
   put_bool(body, request.ignore_eos);
   put_tokens(body, request.stop_ids);
-  put_bool(body, request.logprobs.has_value());
-  body.put_u32(request.logprobs.value_or(0));
+  for (const std::optional<std::uint32_t>& wanted : {request.logprobs, request.prompt_logprobs}) {
+    put_bool(body, wanted.has_value());
+    body.put_u32(wanted.value_or(0));
+  }
   body.put_string(request.cache_salt).put_string(assignment.adapter);
   put_bool(body, assignment.whole);
   body.put_u64(assignment.handover).put_string(assignment.source).put_u64(assignment.kv_tokens);
@@ -216,9 +244,11 @@ Assignment get_assignment(BodyReader& body) {
   request.min_tokens = body.get_u64("min tokens");
   request.ignore_eos = get_bool(body, "ignore eos");
   request.stop_ids = get_tokens(body);
-  const bool logprobs = get_bool(body, "has logprobs");
-  const std::uint32_t count = body.get_u32("logprobs");
-  if (logprobs) request.logprobs = count;
+  for (std::optional<std::uint32_t>* wanted : {&request.logprobs, &request.prompt_logprobs}) {
+    const bool has = get_bool(body, "has logprobs");
+    const std::uint32_t count = body.get_u32("logprobs");
+    if (has) *wanted = count;
+  }
   request.cache_salt = body.get_string("salt");
   assignment.adapter = body.get_string("adapter");
   assignment.whole = get_bool(body, "whole");
@@ -308,6 +338,7 @@ std::optional<WorkerEvent> get_event(BodyReader& body) {
     }
     case kind_of<event::Prefilled>(): return get_prefilled(body);
     case kind_of<event::Finished>(): return get_finished(body);
+    case kind_of<event::Prompt>(): return get_prompt(body);
     case kind_of<event::Imported>(): return event::Imported{body.get_u64("hand-over")};
     default: return std::nullopt;
   }

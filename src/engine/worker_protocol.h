@@ -98,6 +98,10 @@ struct Token {
   std::uint64_t ticket = 0;
   SampledToken token;
 };
+struct Prompt {
+  std::uint64_t ticket = 0;
+  std::vector<PromptToken> tokens;
+};
 struct Names {  // a piece of the list that belongs to the next Prefilled of the ticket
   std::uint64_t ticket = 0;
   std::vector<BlockName> names;
@@ -118,8 +122,8 @@ struct Imported {  // a hand-over's KV was taken, or given up: whoever has it ca
   std::uint64_t handover = 0;
 };
 }  // namespace event
-using WorkerEvent =
-    std::variant<event::Admitted, event::Token, event::Names, event::Prefilled, event::Finished, event::Imported>;
+using WorkerEvent = std::variant<event::Admitted, event::Token, event::Names, event::Prefilled, event::Finished,
+                                 event::Imported, event::Prompt>;
 
 // Of a hand-over's snapshot.
 enum class PullState : std::uint8_t {

@@ -128,6 +128,9 @@ class WorkerService::TicketListener final : public RequestListener {
   TicketListener(std::shared_ptr<Front> front, std::uint64_t ticket, std::uint64_t handover)
       : front_(std::move(front)), ticket_(ticket), handover_(handover) {}
 
+  void on_prompt(std::span<const PromptToken> tokens) override {
+    front_->tell(event::Prompt{ticket_, {tokens.begin(), tokens.end()}});
+  }
   void on_token(const SampledToken& token) override { front_->tell(event::Token{ticket_, token}); }
   void on_finish(const Outcome& outcome) override {
     front_->remove(ticket_);

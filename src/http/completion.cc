@@ -51,6 +51,7 @@ struct Choice {
   std::string text;                          // of a whole answer
   std::vector<engine::SampledToken> tokens;  // of a whole answer, where asked for
   std::size_t text_offset = 0;               // characters of the tokens told
+  std::vector<engine::SampledToken> echoed;  // the prompt's tokens, where they are told, until they were
   std::optional<Piece> withheld;             // the last token's, until it is known how the answer ends
   std::optional<TokenId> stop_id;            // of `stop_token_ids`, which ended it
   std::optional<Ending> ending;              // no more text comes
@@ -58,6 +59,12 @@ struct Choice {
   bool role_sent = false;
   Nanos submitted_at{0};
   std::optional<Nanos> last_token_at;
+};
+
+// A prompt whose own logprobs are wanted.
+struct ToldPrompt {
+  std::vector<TokenId> ids;
+  std::vector<engine::PromptToken> tokens;  // from the second on, as far as they were heard
 };
 
 class Completion final : public std::enable_shared_from_this<Completion> {
@@ -69,10 +76,12 @@ class Completion final : public std::enable_shared_from_this<Completion> {
         include_usage_(request.include_usage),
         continuous_usage_(request.continuous_usage),
         chat_(request.endpoint == Endpoint::kChat),
+        echo_(request.echo),
         include_stop_(request.include_stop),
         return_token_ids_(request.return_token_ids),
         n_(request.sampling.n),
-        logprobs_(request.sampling.logprobs.has_value()),
+        logprobs_(request.sampling.logprobs),
+        prompt_logprobs_(request.sampling.prompt_logprobs),
         stop_ids_(request.sampling.stop_ids),
         format_(std::move(format)),
         exchange_(std::move(exchange)) {}
@@ -82,6 +91,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
       Choice& choice = choices_.emplace_back(*state_->model.tokenizer, asked);
       choice.is_first_of_prompt = (choices_.size() - 1) % n_ == 0;
       if (asked.echo) choice.echo = prompt_text(asked, (choices_.size() - 1) / n_, request.prompt);
+      if (request.prompt_logprobs) told_prompts_.push_back({.ids = request.prompt, .tokens = {}});
       if (asked.return_token_ids) choice.prompt_ids = Json(request.prompt);
       choice.engine_id = request.id;
       choice.max_tokens = request.max_tokens;
@@ -102,13 +112,16 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   struct Event {
     std::size_t choice;
     Nanos at;
-    std::variant<engine::SampledToken, Outcome> what;
+    std::variant<std::vector<engine::PromptToken>, engine::SampledToken, Outcome> what;
   };
 
   class Listener final : public engine::RequestListener {
    public:
     Listener(std::shared_ptr<Completion> completion, std::size_t choice)
         : completion_(std::move(completion)), choice_(choice) {}
+    void on_prompt(std::span<const engine::PromptToken> tokens) override {
+      completion_->hear({choice_, Nanos{0}, std::vector<engine::PromptToken>(tokens.begin(), tokens.end())});
+    }
     void on_token(const engine::SampledToken& token) override {
       completion_->hear({choice_, completion_->state_->clock().now(), token});
     }
@@ -169,7 +182,9 @@ class Completion final : public std::enable_shared_from_this<Completion> {
       Event& event = backlog_.front();
       Choice& choice = choices_[event.choice];
       const std::size_t index = event.choice;
-      if (auto* token = std::get_if<engine::SampledToken>(&event.what)) {
+      if (auto* prompt = std::get_if<std::vector<engine::PromptToken>>(&event.what)) {
+        std::ranges::move(*prompt, std::back_inserter(told_prompts_[index / n_].tokens));
+      } else if (auto* token = std::get_if<engine::SampledToken>(&event.what)) {
         on_token(index, choice, std::move(*token), event.at);
       } else {
         on_finish(index, choice, std::get<Outcome>(event.what));
@@ -184,6 +199,10 @@ class Completion final : public std::enable_shared_from_this<Completion> {
       if (over_) return;
     }
     if (choice.ending) return;  // sampled before the cancellation arrived
+    if (choice.usage.completion_tokens == 0 && echo_ && logprobs_) {
+      const ToldPrompt& prompt = told_prompts_[index / n_];
+      choice.echoed = echoed_tokens(prompt.ids, prompt.tokens, *logprobs_);
+    }
     count_token(choice, at);
     release_withheld(index, choice);
 
@@ -254,7 +273,6 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   }
 
   void emit(std::size_t index, Choice& choice, const Piece& piece, const Ending* ending) {
-    if (!choice.echo.empty()) choice.text_offset = characters(choice.echo);
     const std::string text = std::exchange(choice.echo, {}) + piece.text;
     if (!stream_) {
       choice.text += text;
@@ -285,6 +303,12 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     return ids;
   }
 
+  std::optional<Json> prompt_json(std::size_t prompt) const {
+    if (!prompt_logprobs_) return std::nullopt;
+    const ToldPrompt& told = told_prompts_[prompt];
+    return prompt_logprobs(*state_->model.tokenizer, told.tokens, *prompt_logprobs_);
+  }
+
   void write(const std::string& event) {
     written_ += event.size();
     exchange_->write(event);
@@ -294,7 +318,10 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   Json logprobs_json(Choice& choice, std::span<const engine::SampledToken> tokens) const {
     if (!logprobs_) return nullptr;
     const model::Tokenizer& tokenizer = *state_->model.tokenizer;
-    return chat_ ? chat_logprobs(tokenizer, tokens) : completions_logprobs(tokenizer, tokens, choice.text_offset);
+    if (chat_) return chat_logprobs(tokenizer, tokens);
+    std::vector<engine::SampledToken> told = std::exchange(choice.echoed, {});
+    told.insert(told.end(), tokens.begin(), tokens.end());
+    return completions_logprobs(tokenizer, told, choice.text_offset);
   }
 
   void complete() {
@@ -317,12 +344,14 @@ class Completion final : public std::enable_shared_from_this<Completion> {
       return;
     }
     std::vector<FinishedChoice> finished;
-    for (Choice& choice : choices_) {
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      Choice& choice = choices_[i];
       finished.push_back({.text = std::move(choice.text),
                           .logprobs = logprobs_json(choice, choice.tokens),
                           .ending = *choice.ending,
                           .token_ids = ids_json(choice.tokens),
-                          .prompt_token_ids = std::move(choice.prompt_ids)});
+                          .prompt_token_ids = std::move(choice.prompt_ids),
+                          .prompt_logprobs = prompt_json(i / n_)});
     }
     exchange_->respond({.body = format_.whole(finished, total)});
   }
@@ -354,9 +383,9 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   }
 
   const std::shared_ptr<ServerState> state_;
-  const bool stream_, include_usage_, continuous_usage_, chat_, include_stop_, return_token_ids_;
-  const std::size_t n_;  // answers to each prompt
-  const bool logprobs_;
+  const bool stream_, include_usage_, continuous_usage_, chat_, echo_, include_stop_, return_token_ids_;
+  const std::size_t n_;                                            // answers to each prompt
+  const std::optional<std::uint32_t> logprobs_, prompt_logprobs_;  // of how many of the likeliest
   const std::vector<TokenId> stop_ids_;
   const CompletionFormat format_;
   const std::shared_ptr<net::HttpExchange> exchange_;
@@ -364,6 +393,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   // Touched by the connection's I/O thread only.
   std::vector<Choice> choices_;
   std::vector<engine::GenerateRequest> requests_;  // of the choices; those that wait for the first to their prompt
+  std::vector<ToldPrompt> told_prompts_;           // all, where anything of them is told
   bool streaming_ = false;                         // the head is sent
   bool over_ = false;                              // answered, failed or given up
   std::deque<Event> backlog_;                      // heard, not handled

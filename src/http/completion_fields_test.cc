@@ -43,6 +43,72 @@ TEST_F(CompletionFieldsTest, EchoPutsThePromptAheadOfTheAnswer) {
   EXPECT_EQ(whole(text(R"("echo":true,"stop":"h","max_tokens":2)"), "ab")["choices"][0]["text"], "hiab");
 }
 
+TEST_F(CompletionFieldsTest, EchoedTokensHaveTheirLogprobs) {
+  for (const bool stream : {false, true}) {
+    RawClient peer = client();
+    peer.send(
+        text(fmt::format(R"("echo":true,"logprobs":1,"max_tokens":1,"return_token_ids":true,"stream":{})", stream)));
+    const ScriptedRequest live = runtime_.next();
+    EXPECT_EQ(live.request.prompt_logprobs, 1u);
+    EXPECT_EQ(live.request.logprobs, 1u);
+    live.tell_prompt('x');
+    live.listener->on_token({'a', {{'a', -0.5f}, {'b', -0.25f}}});
+    live.finish(FinishReason::kLength);
+    const Json choice = stream ? events_of(peer)[0]["choices"][0] : json_of(peer.read_answer().body)["choices"][0];
+    EXPECT_EQ(choice["text"], "hia");
+    EXPECT_EQ(choice["token_ids"], Json::array({'a'}));
+    const Json& logprobs = choice["logprobs"];
+    EXPECT_EQ(logprobs["tokens"], Json({"h", "i", "a"}));
+    EXPECT_EQ(logprobs["text_offset"], Json({0, 1, 2}));
+    EXPECT_EQ(logprobs["token_logprobs"], Json({nullptr, -1.0, -0.5}));
+    EXPECT_EQ(logprobs["top_logprobs"],
+              Json::array({nullptr, {{"x", -0.5}, {"i", -1.0}}, {{"b", -0.25}, {"a", -0.5}}}));
+  }
+}
+
+TEST_F(CompletionFieldsTest, PromptLogprobsAreToldBesideTheAnswer) {
+  const auto ask = [&](const std::string& request) {
+    RawClient peer = client();
+    peer.send(request);
+    const ScriptedRequest live = runtime_.next();
+    EXPECT_EQ(live.request.prompt_logprobs, 1u);
+    EXPECT_FALSE(live.request.logprobs);
+    live.tell_prompt('x');
+    live.say("a");
+    live.finish(FinishReason::kLength);
+    return json_of(peer.read_answer().body);
+  };
+  const Json told = ask(text(R"("prompt_logprobs":1,"max_tokens":1)"))["choices"][0];
+  EXPECT_TRUE(told["logprobs"].is_null());
+  EXPECT_EQ(told["prompt_logprobs"],
+            Json::array({nullptr,
+                         {{"105", {{"logprob", -1.0}, {"rank", 2}, {"decoded_token", "i"}}},
+                          {"120", {{"logprob", -0.5}, {"rank", 1}, {"decoded_token", "x"}}}}}));
+  const Json talk = ask(chat(R"("prompt_logprobs":1,"max_tokens":1)"));
+  EXPECT_EQ(talk["prompt_logprobs"].size(), talk["usage"]["prompt_tokens"]);
+  EXPECT_FALSE(talk["choices"][0].contains("prompt_logprobs"));
+}
+
+// As many as either shows, computed once for all answers to a prompt.
+TEST_F(CompletionFieldsTest, PromptLogprobsAreAskedForOnceAPrompt) {
+  RawClient peer = client();
+  peer.send(text(R"("echo":true,"logprobs":0,"prompt_logprobs":1,"n":2,"max_tokens":1)"));
+  const ScriptedRequest first = runtime_.next();
+  EXPECT_EQ(first.request.prompt_logprobs, 1u);
+  first.tell_prompt('x');
+  first.listener->on_token({'a', {{'a', -0.5f}}});
+  const ScriptedRequest second = runtime_.next();
+  EXPECT_FALSE(second.request.prompt_logprobs);
+  second.listener->on_token({'b', {{'b', -0.5f}}});
+  for (const ScriptedRequest& live : {first, second}) live.finish(FinishReason::kLength);
+  const Json answer = json_of(peer.read_answer().body);
+  for (const Json& choice : answer["choices"]) {
+    EXPECT_EQ(choice["logprobs"]["token_logprobs"], Json({nullptr, -1.0, -0.5}));
+    EXPECT_EQ(choice["logprobs"]["top_logprobs"][1], Json({{"i", -1.0}}));
+    EXPECT_EQ(choice["prompt_logprobs"][1].size(), 2u);
+  }
+}
+
 TEST_F(CompletionFieldsTest, IdsAreToldWithTheirTextAndWithoutBeingAskedForNot) {
   const Json plain = whole(text(R"("max_tokens":2)"), "ab");
   EXPECT_FALSE(plain["choices"][0].contains("token_ids") || plain["choices"][0].contains("prompt_token_ids"));

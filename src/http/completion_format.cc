@@ -8,6 +8,11 @@ void add_ending(Json& choice, const Ending* ending) {
   choice["stop_reason"] = ending == nullptr ? Json(nullptr) : ending->stop_reason;
 }
 
+void add_prompt(Json& there, const FinishedChoice& choice) {
+  if (choice.prompt_token_ids) there["prompt_token_ids"] = *choice.prompt_token_ids;
+  if (choice.prompt_logprobs) there["prompt_logprobs"] = *choice.prompt_logprobs;
+}
+
 }  // namespace
 
 Usage& Usage::operator+=(const Usage& other) {
@@ -55,11 +60,10 @@ std::string CompletionFormat::whole(std::span<const FinishedChoice> choices, con
     choice["logprobs"] = choices[i].logprobs;
     add_ending(choice, &choices[i].ending);
     if (choices[i].token_ids) choice["token_ids"] = *choices[i].token_ids;
-    if (!chat && choices[i].prompt_token_ids) choice["prompt_token_ids"] = *choices[i].prompt_token_ids;
+    if (!chat) add_prompt(choice, choices[i]);
     json["choices"].push_back(std::move(choice));
   }
-  // A chat has one prompt.
-  if (chat && choices.front().prompt_token_ids) json["prompt_token_ids"] = *choices.front().prompt_token_ids;
+  if (chat) add_prompt(json, choices.front());  // it has one prompt
   json["usage"] = usage_json(usage);
   return dump_json(json);
 }

@@ -33,7 +33,7 @@ struct FinishedChoice {
   std::string text;
   Json logprobs;  // null where they weren't asked for
   Ending ending;
-  std::optional<Json> token_ids, prompt_token_ids;  // where asked for
+  std::optional<Json> token_ids, prompt_token_ids, prompt_logprobs;  // where asked for
 };
 
 // A piece of a choice in a stream. What is nullptr or nullopt has no field, but for `ending`.

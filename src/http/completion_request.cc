@@ -139,6 +139,8 @@ class RequestParser {
 
   ApiResult<void> parse_streaming() {
     NMC_TRY(take(fields_.boolean_or("stream", false), "stream", request_.stream));
+    if (request_.stream && request_.sampling.prompt_logprobs)
+      return bad_field("prompt_logprobs", "only allowed when `stream` is false");
     const Json* options = fields_.find("stream_options");
     if (options == nullptr) return {};
     if (!options->is_object()) {
@@ -182,9 +184,7 @@ class RequestParser {
                  request_.include_stop));
     NMC_TRY(take(fields_.boolean_or("return_token_ids", false), "return_token_ids", request_.return_token_ids));
     if (request_.endpoint == Endpoint::kChat) return {};
-    NMC_TRY(take(fields_.boolean_or("echo", false), "echo", request_.echo));
-    if (!request_.echo || !request_.sampling.logprobs) return {};
-    return bad_field("echo", "not supported together with `logprobs`: those of a prompt aren't computed");
+    return take(fields_.boolean_or("echo", false), "echo", request_.echo);
   }
 
   const Json& body_;

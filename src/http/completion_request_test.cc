@@ -289,8 +289,7 @@ TEST(CompletionRequest, RefusesByNameWhatWouldChangeTheAnswer) {
     EXPECT_THAT(field, HasSubstr(fmt::format("\"{}\":", request.error().param)));
     EXPECT_THAT(request.error().message, HasSubstr("not supported"));
   }
-  for (const char* field : {R"("suffix":"x")", R"("echo":true,"logprobs":1)", R"("priority":1)",
-                            R"("prompt_logprobs":0)", R"("structured_outputs":{"regex":"a"})"}) {
+  for (const char* field : {R"("suffix":"x")", R"("priority":1)", R"("structured_outputs":{"regex":"a"})"}) {
     EXPECT_THAT(why(text(field)), HasSubstr("not supported")) << field;
   }
 }
@@ -304,6 +303,17 @@ TEST(CompletionRequest, AcceptsTheSameFieldsWhenTheyAskForNothing) {
   }
   EXPECT_EQ(why(text(R"("best_of":1,"suffix":"","logprobs":null,"unheard_of":{"a":[1]},"metadata":{"x":"y"})")),
             "accepted");
+}
+
+TEST(CompletionRequest, LogprobsOfAPromptAreCountedAndNotStreamed) {
+  EXPECT_FALSE(text("")->sampling.prompt_logprobs);
+  EXPECT_EQ(text(R"("prompt_logprobs":0)")->sampling.prompt_logprobs, 0u);
+  EXPECT_EQ(chat(R"("prompt_logprobs":20)")->sampling.prompt_logprobs, 20u);
+  for (const char* value : {"-1", "21", "true", "1.5"}) {
+    EXPECT_EQ(text(fmt::format(R"("prompt_logprobs":{})", value)).error().param, "prompt_logprobs") << value;
+  }
+  EXPECT_THAT(why(text(R"("prompt_logprobs":1,"stream":true)")), HasSubstr("`stream` is false"));
+  EXPECT_EQ(why(text(R"("echo":true,"logprobs":1,"stream":true)")), "accepted");
 }
 
 TEST(CompletionRequest, ReadsWhatShapesPromptAndAnswer) {

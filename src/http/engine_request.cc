@@ -66,6 +66,12 @@ std::vector<std::vector<TokenId>> bad_sequences_of(const std::vector<std::string
   return sequences;
 }
 
+// As many of a prompt's as anything of its answer shows.
+std::optional<std::uint32_t> prompt_logprobs_of(const CompletionRequest& request) {
+  const std::optional<std::uint32_t> echoed = request.echo ? request.sampling.logprobs : std::nullopt;
+  return std::max(echoed, request.sampling.prompt_logprobs);  // nothing is less than any number
+}
+
 ApiResult<void> check_ids(const SamplingFields& sampling, const model::Model& model) {
   for (const engine::LogitBias& bias : sampling.params.logit_bias) {
     if (bias.id >= model.config.vocab) return bad_field("logit_bias", unknown_token(bias.id, model));
@@ -132,6 +138,7 @@ ApiResult<std::vector<engine::GenerateRequest>> make_engine_requests(const Compl
       one.ignore_eos = sampling.ignore_eos;
       one.stop_ids = sampling.stop_ids;
       one.logprobs = sampling.logprobs;
+      if (answer == 0) one.prompt_logprobs = prompt_logprobs_of(request);  // the others have the same prompt
       one.cache_salt = request.cache_salt;
       one.deadline = limits.deadline;
     }

@@ -61,8 +61,14 @@ Json completions_logprobs(const model::Tokenizer& tokenizer, std::span<const Sam
   for (const SampledToken& token : tokens) {
     const std::string text = token_string(tokenizer, token.id);
     json["text_offset"].push_back(offset);
-    json["token_logprobs"].push_back(shown(token.logprobs.front().logprob));
     json["tokens"].push_back(text);
+    offset += characters(text);
+    if (token.logprobs.empty()) {
+      json["token_logprobs"].push_back(nullptr);
+      json["top_logprobs"].push_back(nullptr);
+      continue;
+    }
+    json["token_logprobs"].push_back(shown(token.logprobs.front().logprob));
     Json top = Json::object();
     // The chosen one among them, as everywhere; of two ids of the same text the likelier is told.
     for (const Logprob& one : std::span(token.logprobs).subspan(1)) {
@@ -70,9 +76,35 @@ Json completions_logprobs(const model::Tokenizer& tokenizer, std::span<const Sam
     }
     top.emplace(text, shown(token.logprobs.front().logprob));
     json["top_logprobs"].push_back(std::move(top));
-    offset += characters(text);
   }
   return json;
+}
+
+std::vector<SampledToken> echoed_tokens(std::span<const engine::TokenId> prompt,
+                                        std::span<const engine::PromptToken> told, std::size_t count) {
+  std::vector<SampledToken> tokens = {{prompt.front(), {}}};
+  for (const engine::PromptToken& token : told) {
+    SampledToken& echoed = tokens.emplace_back(SampledToken{prompt[token.position], token.logprobs});
+    if (echoed.logprobs.size() > count + 1) echoed.logprobs.resize(count + 1);
+  }
+  return tokens;
+}
+
+Json prompt_logprobs(const model::Tokenizer& tokenizer, std::span<const engine::PromptToken> told, std::size_t count) {
+  Json entries = Json::array({nullptr});
+  for (const engine::PromptToken& token : told) {
+    Json entry = Json::object();
+    for (std::size_t i = 0; i < std::min(token.logprobs.size(), count + 1); ++i) {
+      const Logprob& one = token.logprobs[i];
+      // The first is the prompt's own; after it they come by rank, and it again where it is among them.
+      const std::size_t rank = i == 0 ? token.rank : i;
+      entry.emplace(std::to_string(one.id), Json::object({{"logprob", shown(one.logprob)},
+                                                          {"rank", rank},
+                                                          {"decoded_token", token_string(tokenizer, one.id)}}));
+    }
+    entries.push_back(std::move(entry));
+  }
+  return entries;
 }
 
 }  // namespace nmc::http

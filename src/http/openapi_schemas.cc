@@ -50,9 +50,10 @@ Json chat_logprobs_schema() {
 Json completion_logprobs_schema() {
   Object logprobs;
   logprobs.required("text_offset", schema::list(count()));
-  logprobs.required("token_logprobs", schema::list(schema::number(-9999, 0)));
+  logprobs.required("token_logprobs", schema::list(nullable(schema::number(-9999, 0))),
+                    "null for the first of an echoed prompt.");
   logprobs.required("tokens", schema::list(schema::text()));
-  logprobs.required("top_logprobs", schema::list(schema::map(schema::number(-9999, 0))));
+  logprobs.required("top_logprobs", schema::list(nullable(schema::map(schema::number(-9999, 0)))));
   return logprobs.closed();
 }
 
@@ -68,6 +69,15 @@ void add_ids(Object& object, const char* name) {
   object.optional(name, schema::list(count()), nullptr, "With return_token_ids.");
 }
 
+void add_prompt_logprobs(Object& object) {
+  Object entry;
+  entry.required("logprob", schema::number(-9999, 0));
+  entry.required("rank", schema::integer(1));
+  entry.required("decoded_token", schema::text());
+  object.optional("prompt_logprobs", schema::list(nullable(schema::map(entry.closed()))), nullptr,
+                  "With the field of that name: for each token of the prompt but the first its id and the likeliest.");
+}
+
 Json answer_schema(const char* object, Json choice, Json usage, bool usage_is_required) {
   Object answer;
   answer.required("id", schema::text());
@@ -76,6 +86,7 @@ Json answer_schema(const char* object, Json choice, Json usage, bool usage_is_re
   answer.required("model", schema::text());
   answer.required("choices", schema::list(std::move(choice)));
   if (std::string_view(object).starts_with("chat")) add_ids(answer, "prompt_token_ids");
+  if (std::string_view(object) == "chat.completion") add_prompt_logprobs(answer);
   if (usage_is_required) {
     answer.required("usage", std::move(usage));
   } else {
@@ -118,6 +129,7 @@ Json completion_schema(bool chunk) {
   add_ending(choice, chunk);
   add_ids(choice, "token_ids");
   add_ids(choice, "prompt_token_ids");
+  if (!chunk) add_prompt_logprobs(choice);
   return answer_schema("text_completion", choice.closed(), schema::reference("Usage"), !chunk);
 }
 

@@ -105,6 +105,9 @@ void add_streaming(Object& object) {
 }
 
 void add_logprobs(Object& object, Endpoint endpoint) {
+  object.optional("prompt_logprobs", schema::integer(0, kTopLogprobsMax), nullptr,
+                  "How many of the likeliest tokens are told beside each of the prompt, which is then computed whole, "
+                  "whatever the cache has. Not with stream.");
   if (endpoint == Endpoint::kCompletions) {
     object.optional("logprobs", schema::integer(0, kTopLogprobsMax), nullptr,
                     "How many of the likeliest tokens are told beside each.");
@@ -162,8 +165,7 @@ Json completion_request_schema(const ServerState& state, Endpoint endpoint) {
   } else {
     object.required("prompt", prompt_schema(state), "A text or token ids, or several of one kind.");
     object.optional("max_tokens", tokens, kDefaultMaxTokens, "Tokens of an answer at most; cut to what fits.");
-    object.optional("echo", schema::boolean(), false,
-                    "Whether the prompt goes ahead of the answer; not with logprobs.");
+    object.optional("echo", schema::boolean(), false, "Whether the prompt goes ahead of the answer, in logprobs, too.");
   }
   add_special_tokens(object, endpoint == Endpoint::kCompletions);
   Json kept = schema::integer(kToWhatFits, std::numeric_limits<std::int64_t>::max());

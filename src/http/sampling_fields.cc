@@ -155,6 +155,10 @@ class SamplingParser {
   // A chat asks with a boolean and says how many apart; a plain completion asks with the number.
   ApiResult<void> parse_logprobs() {
     std::int64_t count = 0;
+    if (fields_.find("prompt_logprobs") != nullptr) {
+      NMC_TRY(take(fields_.integer("prompt_logprobs", 0, kTopLogprobsMax), "prompt_logprobs", count));
+      sampling_.prompt_logprobs = static_cast<std::uint32_t>(std::exchange(count, 0));
+    }
     if (endpoint_ == Endpoint::kCompletions) {
       if (fields_.find("logprobs") == nullptr) return {};
       NMC_TRY(take(fields_.integer("logprobs", 0, kTopLogprobsMax), "logprobs", count));

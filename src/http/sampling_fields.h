@@ -30,7 +30,8 @@ struct SamplingFields {
   std::size_t n = 1;           // answers to each prompt, 1 .. kChoicesMax
   std::size_t min_tokens = 0;  // not above max_tokens, where that is given
   std::vector<engine::TokenId> stop_ids;
-  std::optional<std::uint32_t> logprobs;  // how many of the likeliest are told with each token
+  std::optional<std::uint32_t> logprobs;         // how many of the likeliest are told with each token
+  std::optional<std::uint32_t> prompt_logprobs;  // the same of the prompt's tokens
   bool ignore_eos = false;
 };
 

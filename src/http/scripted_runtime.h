@@ -19,6 +19,15 @@ struct ScriptedRequest {
   engine::GenerateRequest request;
   std::shared_ptr<engine::RequestListener> listener;
 
+  // Each token of the prompt but the first with a logprob of minus its position, at rank 2 behind `likeliest`.
+  void tell_prompt(engine::TokenId likeliest) const {
+    for (std::uint32_t i = 1; i < request.prompt.size(); ++i) {
+      const float logprob = -static_cast<float>(i);
+      const engine::PromptToken told{
+          .position = i, .rank = 2, .logprobs = {{request.prompt[i], logprob}, {likeliest, logprob / 2}}};
+      listener->on_prompt(std::span(&told, 1));
+    }
+  }
   // One token a byte.
   void say(std::string_view bytes) const {
     for (const char c : bytes) listener->on_token({static_cast<unsigned char>(c), {}});

@@ -31,7 +31,6 @@ constexpr Field kCommonFields[] = {
     {"length_penalty", Harmless::kOne},
     {"priority", Harmless::kZero},
     {"use_beam_search", Harmless::kFalse},
-    {"prompt_logprobs", Harmless::kNothing},
     {"response_format", Harmless::kTextType},
     {"structured_outputs", Harmless::kNothing},
     {"guided_json", Harmless::kNothing},

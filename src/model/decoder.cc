@@ -237,24 +237,24 @@ void Decoder::Impl::run_layer(ThreadPool& pool, std::span<const Chunk> chunks, s
 }
 
 void Decoder::Impl::write_logits(ThreadPool& pool, std::span<const Chunk> chunks, Workspace::Impl& w) const {
-  // The last rows that are wanted move together at the front of `normed`, so that the head runs once over all of them.
+  // The rows that are wanted move together at the front of `normed`, so that the head runs once over all of them.
   std::size_t wanted = 0;
   std::size_t row = 0;
   for (const Chunk& chunk : chunks) {
     row += chunk.tokens.size();
     if (chunk.logits == nullptr) continue;
-    kernels::rms_norm(pool, &w.x[(row - 1) * config.hidden], 1, config.hidden, weights.final_norm, config.rms_epsilon,
-                      &w.normed[wanted * config.hidden]);
-    ++wanted;
+    kernels::rms_norm(pool, &w.x[(row - chunk.logit_rows) * config.hidden], chunk.logit_rows, config.hidden,
+                      weights.final_norm, config.rms_epsilon, &w.normed[wanted * config.hidden]);
+    wanted += chunk.logit_rows;
   }
   if (wanted == 0) return;
   grow(w.logits, wanted * config.vocab);
   kernels::matmul(pool, w.normed.data(), wanted, weights.head, w.logits.data(), config.vocab);
-  std::size_t next = 0;
+  const float* next = w.logits.data();
   for (const Chunk& chunk : chunks) {
     if (chunk.logits == nullptr) continue;
-    std::memcpy(chunk.logits, &w.logits[next * config.vocab], config.vocab * sizeof(float));
-    ++next;
+    std::memcpy(chunk.logits, next, chunk.logit_rows * config.vocab * sizeof(float));
+    next += chunk.logit_rows * config.vocab;
   }
 }
 

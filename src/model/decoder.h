@@ -30,7 +30,8 @@ struct Chunk {
   std::size_t start = 0;
   std::span<std::byte* const> blocks;  // address of each block up to the last token's, in order; those that hold
                                        // positions from `start` on are written
-  float* logits = nullptr;             // vocab floats for the last token, or nullptr when not wanted
+  float* logits = nullptr;             // [logit_rows][vocab], or nullptr when none are wanted
+  std::size_t logit_rows = 1;          // of the last tokens, in their order
   const Adapter* adapter = nullptr;    // loaded for this decoder's config; nullptr: the base model alone
 };
 
