@@ -10,8 +10,8 @@ import urllib.parse
 
 import pytest
 
-from pd_cluster import (PATIENCE_S, complete, complete_all, descendants, eventually, expect_gone, expect_nothing_held,
-                        fired, metrics, prompt, shared_folders)
+from pd_cluster import (PATIENCE_S, abandoned_folders, complete, complete_all, descendants, eventually, expect_gone,
+                        expect_nothing_held, fired, metrics, prompt)
 
 MEMORY = ("--dram-bytes", "32MiB", "--tail-bytes", "1MiB")
 PROMPTS = [prompt(number) for number in range(4)]
@@ -28,7 +28,7 @@ def alone(start_program):
 def start_cluster(start_server, tmp_path):
     """Starts a server of --mode pd-process; at the end it stops in order and leaves nothing."""
     started = []
-    folders = shared_folders()
+    folders = abandoned_folders()
 
     def start(*flags, failpoints="", prefill=1, decode=1, memory=MEMORY, environment=None):
         log = tmp_path / f"failpoints-{len(started)}"
@@ -263,7 +263,7 @@ def test_a_stream_that_moves_says_every_token_once(start_cluster, start_server):
 
 
 def test_a_front_that_is_killed_takes_everything_with_it(start_cluster):
-    folders = shared_folders()
+    folders = abandoned_folders()
     server = start_cluster(prefill=2, decode=2)
     stream = iter(Stream(server.url, PROMPTS[0], 4000))
     next(stream)
@@ -277,7 +277,7 @@ def test_a_front_that_is_killed_takes_everything_with_it(start_cluster):
 
 
 def test_a_front_that_is_killed_takes_workers_that_stand_still(start_cluster):
-    folders = shared_folders()
+    folders = abandoned_folders()
     server = start_cluster()
     processes = descendants(server.pid)
     os.kill(pid_of(server, "decode-0"), signal.SIGSTOP)
@@ -319,12 +319,12 @@ def test_a_taker_that_is_late_for_the_lease_computes_again(start_cluster, alone,
     (("--router", "best"), "--router"),
 ])
 def test_what_cannot_be_started_is_named(bin_dir, flags, said):
-    folders = shared_folders()
+    folders = abandoned_folders()
     done = subprocess.run([str(bin_dir / "nano-mooncake-api"), "--port", "0", "--mode", "pd-process", *flags],
                           capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 2, done.stderr
     assert said in done.stderr.splitlines()[-1]
-    assert set(shared_folders()) <= set(folders)
+    expect_gone([], folders)
 
 
 def test_modes_without_processes_have_one_worker_of_a_kind(bin_dir):

@@ -1,4 +1,4 @@
-"""What the model makes of a prompt's own tokens, as the real `openai` package meets it, in one process and in several."""
+"""What the model makes of a prompt's own tokens, as the real `openai` package meets it, in one process and several."""
 
 import pytest
 from api_client import client_of

@@ -1,6 +1,7 @@
 """Mixed load at twice what the server takes, with clients that leave and workers that are killed. NMC_SOAK=1 runs it
 for half an hour and looks at memory; else it is a short form of the same."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -14,8 +15,8 @@ import urllib.parse
 
 import pytest
 
-from pd_cluster import PATIENCE_S, complete, descendants, eventually, expect_gone, expect_nothing_held, metrics, prompt
-from pd_cluster import shared_folders
+from pd_cluster import (PATIENCE_S, abandoned_folders, complete, descendants, eventually, expect_gone,
+                        expect_nothing_held, metrics, prompt, shared_folder_of)
 
 SOAK = os.environ.get("NMC_SOAK") == "1"
 SECONDS, KILL_EVERY_S, SAMPLE_EVERY_S = (1800, 20, 5) if SOAK else (8, 2, 1)
@@ -37,14 +38,11 @@ def anonymous_bytes(pid):
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
 
 
-def shared_bytes(folders):
+def shared_bytes(folder):
     total = 0
-    for folder in folders:
-        for path in pathlib.Path(folder).glob("*"):
-            try:
-                total += path.stat().st_blocks * 512
-            except FileNotFoundError:
-                continue
+    for path in folder.glob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_blocks * 512
     return total
 
 
@@ -112,12 +110,13 @@ class Load:
 
 @pytest.mark.parametrize("transfer", ["shm"] if SOAK else ["direct", "shm", "tcp"])
 def test_twice_its_load_with_workers_that_die_leaks_nothing(start_server, transfer):
-    folders = shared_folders()
+    folders = abandoned_folders()
     server = start_server("--mode", "pd-process", "--prefill", 2, "--decode", 2, "--transfer", transfer,
                           "--max-running", RUNNING, "--max-queue", QUEUE, "--dram-bytes", "16MiB")
     expected = {(kind, number): complete(server.url, prompt(number, words), tokens).choice["text"]
                 for kind, (words, tokens) in enumerate(KINDS) for number in range(6)}
     load, rng, samples = Load(server.url, expected), random.Random(7), []
+    folder = shared_folder_of(server)
     for thread in load.threads:
         thread.start()
     begin = time.monotonic()
@@ -129,9 +128,8 @@ def test_twice_its_load_with_workers_that_die_leaks_nothing(start_server, transf
             workers = [worker["pid"] for worker in metrics(server.url)["workers"] if worker["pid"] > 0]
             os.kill(rng.choice(workers), signal.SIGKILL)
             killed, next_kill = killed + 1, now + KILL_EVERY_S
-        ours = [folder for folder in shared_folders() if folder not in folders]
         samples.append((now - begin, sum(map(anonymous_bytes, [server.pid, *descendants(server.pid)])) +
-                        shared_bytes(ours)))
+                        shared_bytes(folder)))
     load.over.set()
     for thread in load.threads:
         thread.join(PATIENCE_S)

@@ -346,6 +346,14 @@ void ProcessRuntime::on_down(std::size_t index, const Error& why) {
   for (const Ended& one : ended) tell(one);
 }
 
+// Nothing but the word that it has ended was lost with its worker, if the last token is out.
+std::optional<FinishReason> ProcessRuntime::ended_by_tokens(const Live& live) const {
+  if (live.generated.empty()) return std::nullopt;
+  const std::vector<TokenId> ending = ending_ids(live.request, options_.eos_ids);
+  if (std::ranges::find(ending, live.generated.back()) != ending.end()) return FinishReason::kStop;
+  return live.generated.size() >= live.request.max_tokens ? std::optional(FinishReason::kLength) : std::nullopt;
+}
+
 // What was lost with its worker goes on at another one, or ends.
 std::optional<ProcessRuntime::Ended> ProcessRuntime::recover(const LivePtr& live, std::size_t index, const Error& why) {
   leave_worker(*live);
@@ -354,6 +362,7 @@ std::optional<ProcessRuntime::Ended> ProcessRuntime::recover(const LivePtr& live
   end_handover(*live);
   live->consumer = kNoWorker;
   if (live->cancelled_at != Nanos{0}) return end_locked(live, FinishReason::kCancelled, std::nullopt);
+  if (const auto said_all = ended_by_tokens(*live)) return end_locked(live, *said_all, std::nullopt);
   const WorkerState& lost = *workers_[index];
   const bool other = std::ranges::any_of(
       workers_, [&](const auto& worker) { return worker.get() != &lost && worker->is(lost.role()) && worker->up; });

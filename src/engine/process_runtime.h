@@ -93,6 +93,7 @@ class ProcessRuntime final : public Runtime {
   void leave_worker(Live& live) NMC_REQUIRES(mutex_);
   void end_handover(Live& live) NMC_REQUIRES(mutex_);
   Ended end_locked(const LivePtr& live, FinishReason reason, std::optional<Error> error) NMC_REQUIRES(mutex_);
+  std::optional<FinishReason> ended_by_tokens(const Live& live) const;
   std::optional<Ended> recover(const LivePtr& live, std::size_t worker, const Error& why) NMC_REQUIRES(mutex_);
   static void tell(const Ended& ended);
   void cancel_locked(Live& live) NMC_REQUIRES(mutex_);

@@ -391,6 +391,34 @@ TEST_F(ProcessRuntimeTest, ASecondLossFails) {
   expect_nothing_held();
 }
 
+// Its last token is out, and only the word that it was the last is lost with the worker.
+TEST_F(ProcessRuntimeTest, ARequestThatHasSaidAllHasEnded) {
+  for (const Recovery recovery : {Recovery::kRetryOnce, Recovery::kFail}) {
+    for (const bool stops : {false, true}) {
+      SCOPED_TRACE(stops);
+      TearDown();
+      std::latch lost(1);
+      start({.recovery = recovery});
+      const std::vector<TokenId> all = plain(prompt(50), 8).tokens;
+      GenerateRequest made = request("said", prompt(50), 8);
+      if (stops) made.stop_ids = {all[5]};
+      const auto end = stops ? std::find(all.begin(), all.end(), all[5]) + 1 : all.end();
+      const std::vector<TokenId> said(all.begin(), end);
+      arm_failpoint("worker.finish", FailpointAction::kCount, 1, [&] { lost.wait(); });
+      auto collector = submit(std::move(made));
+      EXPECT_EQ(collector->wait_tokens(said.size()), said);
+      std::thread ending([&] { services_.erase("decode-0"); });
+      EXPECT_EQ(collector->wait().reason, stops ? FinishReason::kStop : FinishReason::kLength);
+      lost.count_down();
+      ending.join();
+      EXPECT_EQ(failpoint_fired("worker.finish"), 1u);
+      EXPECT_EQ(collector->tokens(), said);
+      EXPECT_EQ(collector->finishes(), 1);
+      expect_nothing_held();
+    }
+  }
+}
+
 // ---- hand-overs that are lost or late ----
 
 TEST_F(ProcessRuntimeTest, LostKvIsComputedAgain) {

@@ -133,6 +133,7 @@ class WorkerService::TicketListener final : public RequestListener {
   }
   void on_token(const SampledToken& token) override { front_->tell(event::Token{ticket_, token}); }
   void on_finish(const Outcome& outcome) override {
+    if (auto hit = failpoint("worker.finish")) log_warning("worker: {}", hit->message);
     front_->remove(ticket_);
     front_->tell(event::Finished{ticket_, outcome.reason, outcome.error, outcome.metrics});
   }

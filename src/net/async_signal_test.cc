@@ -72,6 +72,7 @@ TEST(AsyncSignal, ALoopMayEndWhileAnotherThreadSignals) {
       signals.fetch_add(1, std::memory_order_relaxed);
     }
   });
+  while (signals.load(std::memory_order_relaxed) == 0) std::this_thread::yield();
   for (int round = 0; round < 200; ++round) {
     asio::io_context loop;
     for (int i = 0; i < 4; ++i) {
@@ -88,7 +89,6 @@ TEST(AsyncSignal, ALoopMayEndWhileAnotherThreadSignals) {
   }
   stop.store(true, std::memory_order_relaxed);
   other.join();
-  EXPECT_GT(signals.load(), 0u);
 }
 
 }  // namespace

@@ -1,12 +1,14 @@
-"""Load generators that people point at vLLM, pointed at our server: each has to complete 200 requests without an error,
-against one process and against several."""
+"""The `openai` client and load generators that people point at vLLM, pointed at our server: each has to complete 200
+requests without an error, against one process and against several."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
 import subprocess
 import sys
 
+import openai
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -57,6 +59,26 @@ def run(request, tmp_path):
 @pytest.fixture
 def checkpoint(request):
     return request.config.getoption("--checkpoint")
+
+
+def test_openai_client(url):
+    """Half of them streamed, some to each endpoint."""
+    def ask(number):
+        text = f"Request {number}: tell me something about caches."
+        options = {"model": "nano-mooncake", "max_tokens": OUTPUT, "extra_body": {"ignore_eos": True}}
+        with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=TIMEOUT_S) as client:
+            if number % 4 == 0:
+                return client.completions.create(prompt=text, **options).usage.completion_tokens
+            messages = [{"role": "user", "content": text}]
+            if number % 4 == 1:
+                return client.chat.completions.create(messages=messages, **options).usage.completion_tokens
+            streamed = {**options, "stream": True, "stream_options": {"include_usage": True}}
+            chunks = list(client.completions.create(prompt=text, **streamed) if number % 4 == 2
+                          else client.chat.completions.create(messages=messages, **streamed))
+            return chunks[-1].usage.completion_tokens
+
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        assert list(pool.map(ask, range(REQUESTS))) == [OUTPUT] * REQUESTS
 
 
 def test_sglang_bench_serving(url, run, checkpoint, tmp_path):
