@@ -99,7 +99,7 @@ FOLDERS = pathlib.Path(f"/dev/shm/nano-mooncake-{os.geteuid()}")
 
 
 def abandoned_folders():
-    """Folders of private masters that no master holds. Other tests' servers, which run at the same time, hold theirs."""
+    """Folders of private masters that no master holds. Servers of tests that run at the same time hold theirs."""
     locks = [line.split() for line in pathlib.Path("/proc/locks").read_text().splitlines()]
     held = {int(fields[-3].rsplit(":", 1)[1]) for fields in locks}
     found = []
