@@ -1,0 +1,27 @@
+#include "sim/trace.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace nmc::sim {
+
+Result<void> Trace::add(TraceRequest request, std::span<const std::uint64_t> keys) {
+  if (table_.size() + keys.size() >= std::numeric_limits<std::uint32_t>::max()) {
+    return resource_exhausted("{}: more than {} different blocks", name_,
+                              std::numeric_limits<std::uint32_t>::max() - 1);
+  }
+  request.first_block = blocks_.size();
+  request.block_count = static_cast<std::uint32_t>(keys.size());
+  for (const std::uint64_t key : keys) blocks_.push_back(table_.number_of(key));
+  input_tokens_total_ += request.input_tokens;
+  output_tokens_total_ += request.output_tokens;
+  requests_.push_back(request);
+  return {};
+}
+
+void Trace::sort_by_arrival() {
+  std::stable_sort(requests_.begin(), requests_.end(),
+                   [](const TraceRequest& a, const TraceRequest& b) { return a.arrival_us < b.arrival_us; });
+}
+
+}  // namespace nmc::sim
