@@ -7,43 +7,41 @@
 #include <vector>
 
 #include "store/eviction.h"
+#include "store/ranked_ids.h"
 
 namespace nmc::store {
 
-// A binary heap by (stamp, order of telling) with each id's position in it: stamps that come late are put where they
-// belong, which a list could do only by a walk. O(log n) but for victim(), which is O(1).
+// By (stamp, order of telling): stamps that come late are put where they belong, which a list could do only by a walk.
 class LruPolicy final : public EvictionPolicy {
  public:
   LruPolicy() = default;
   // Several orders, each id in one of them at most, can share the memory of positions. It outlives them.
-  explicit LruPolicy(std::vector<std::uint32_t>& shared_positions) : positions_(&shared_positions) {}
-  LruPolicy(const LruPolicy&) = delete;
-  LruPolicy& operator=(const LruPolicy&) = delete;
+  explicit LruPolicy(std::vector<std::uint32_t>& shared_positions) : order_(shared_positions) {}
 
-  void insert(Id id, Stamp stamp) override;
-  void touch(Id id, Stamp stamp) override;
-  void erase(Id id) override;
-  std::optional<Candidate> victim() const override;
-  bool contains(Id id) const override {
-    return id < positions_->size() && (*positions_)[id] < heap_.size() && heap_[(*positions_)[id]].id == id;
+  void insert(Id id, Stamp stamp) { order_.insert(id, {stamp, told_++}); }
+  void touch(Id id, Stamp stamp) {
+    NMC_REQUIRE(contains(id), "id={}", id);
+    if (stamp > stamp_of(id)) order_.raise(id, {stamp, told_++});
   }
-  Stamp stamp_of(Id id) const override { return heap_[(*positions_)[id]].stamp; }
-  std::size_t size() const override { return heap_.size(); }
+  void insert(Id id, Stamp stamp, const Use&) override { insert(id, stamp); }
+  void touch(Id id, Stamp stamp, const Use&) override { touch(id, stamp); }
+  void erase(Id id) override { order_.erase(id); }
+  std::optional<Candidate> victim() override {
+    if (order_.size() == 0) return std::nullopt;
+    return Candidate{order_.first().id, order_.first().rank.stamp};
+  }
+  bool contains(Id id) const override { return order_.contains(id); }
+  Stamp stamp_of(Id id) const override { return order_.rank_of(id).stamp; }
+  std::size_t size() const override { return order_.size(); }
 
  private:
-  struct Node {
+  struct Rank {
     Stamp stamp;
     std::uint64_t told;
-    Id id;
-    bool before(const Node& other) const { return stamp != other.stamp ? stamp < other.stamp : told < other.told; }
+    bool before(const Rank& other) const { return stamp != other.stamp ? stamp < other.stamp : told < other.told; }
   };
-  void put(std::size_t at, const Node& node);
-  void sift_up(std::size_t at);
-  void sift_down(std::size_t at);
 
-  std::vector<Node> heap_;
-  std::vector<std::uint32_t> own_positions_;
-  std::vector<std::uint32_t>* positions_ = &own_positions_;  // by id; of an id that isn't here it says nothing
+  RankedIds<Rank> order_;
   std::uint64_t told_ = 0;
 };
 
