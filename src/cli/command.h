@@ -32,6 +32,7 @@ Command config_command();
 Command bench_engine_command();
 Command likelihood_command();
 Command store_bench_command();
+Command simulate_command();
 Command http_metadata_server_command();
 Command master_command();
 Command worker_command();
