@@ -42,7 +42,7 @@ void BlockCache::advance(std::uint64_t use) {
   if (opt_ != nullptr) opt_->advance(use);
 }
 
-void BlockCache::use(std::uint32_t block, const store::Use& use) {
+void BlockCache::use(std::uint32_t block, const store::Use& use, std::vector<std::uint32_t>* gone) {
   ++stamp_;
   if (has(block)) {
     policy_->touch(block, stamp_, use);
@@ -60,6 +60,7 @@ void BlockCache::use(std::uint32_t block, const store::Use& use) {
     here_[victim->id] = 0;
     --size_;
     ++evicted_;
+    if (gone != nullptr) gone->push_back(victim->id);
   }
 }
 

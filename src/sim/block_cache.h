@@ -30,8 +30,8 @@ class BlockCache {
   bool has(std::uint32_t block) const { return here_[block] != 0; }
 
   // Touches the block, or takes it in and then evicts while there are more than the capacity, which may be the block
-  // itself. With a capacity of none nothing is taken in.
-  void use(std::uint32_t block, const store::Use& use);
+  // itself. With a capacity of none nothing is taken in. What goes is appended to `gone`, if given.
+  void use(std::uint32_t block, const store::Use& use, std::vector<std::uint32_t>* gone = nullptr);
   // For the optimum, which other policies ignore: uses of the trace up to and with that one are past.
   void advance(std::uint64_t use);
 
