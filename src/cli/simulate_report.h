@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/output.h"
-#include "sim/instant.h"
+#include "sim/timed.h"
 #include "sim/trace.h"
 
 namespace nmc::cli {
@@ -15,18 +16,29 @@ struct SimulationRow {
   std::string policy;
   std::uint64_t capacity_blocks = 0;
   sim::HitCounts hits;
+  std::optional<sim::TimedResult> timed;  // whose own hits are the same; none under instant rules
 };
 
 struct Simulation {
-  std::string rules;
-  sim::CostModel cost;
+  bool instant = false;
+  std::string queue_policy;
+  Json workload_options;                     // of a generated one, else null
+  std::vector<std::string> calibrated_from;  // names of the reports
+  sim::TimedOptions options;                 // of instant rules, the cost only
   std::vector<SimulationRow> rows;
 };
 
 // docs/formats.md, "Simulation".
 Report report_of(const sim::Trace& trace, const Simulation& simulation);
 
+// Self-contained, in light or dark as the reader has it: hit rates, and of timed rules times to the first token and
+// queues.
+std::string chart_svg(const sim::Trace& trace, const Simulation& simulation);
+std::string chart_html(const sim::Trace& trace, const Simulation& simulation);
+
 // "inf" or the number.
 std::string capacity_text(std::uint64_t capacity_blocks);
+// "conversation_trace.jsonl.zst, 12031 requests with 288500 blocks of 512 tokens, 182790 different".
+std::string workload_words(const sim::Trace& trace);
 
 }  // namespace nmc::cli
