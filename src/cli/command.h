@@ -33,6 +33,7 @@ Command bench_engine_command();
 Command likelihood_command();
 Command store_bench_command();
 Command simulate_command();
+Command capacity_command();
 Command http_metadata_server_command();
 Command master_command();
 Command worker_command();
