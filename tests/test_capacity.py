@@ -91,7 +91,8 @@ def test_what_cannot_be_is_refused_by_name(capacity, flags, message):
 
 def test_a_broken_configuration_is_named(capacity, tmp_path):
     path = tmp_path / "config.json"
-    for text, message in (("{", str(path)), ("[]", "expected an object"), ('{"num_hidden_layers": 2}', "num_attention_heads")):
+    cases = {"{": str(path), "[]": "expected an object", '{"num_hidden_layers": 2}': "num_attention_heads"}
+    for text, message in cases.items():
         path.write_text(text)
         done = capacity("--model", path)
         assert done.returncode == 2 and message in done.stderr, done.stderr
