@@ -1,4 +1,4 @@
-// Internal to net: a connected, blocking socket to an address.
+// For net, and for who measures other servers: a connected, blocking socket to an address.
 #pragma once
 
 #include "base/clock.h"

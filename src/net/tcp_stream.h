@@ -1,5 +1,5 @@
-// Internal to net: one TCP connection as a stream of bytes, plain or inside TLS. Every byte of either end goes through
-// read() and write().
+// For net, and for who measures other servers: one TCP connection as a stream of bytes, plain or inside TLS. Every byte
+// of either end goes through read() and write().
 #pragma once
 
 #include <sys/uio.h>

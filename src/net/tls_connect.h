@@ -1,4 +1,4 @@
-// Internal to net: the client's side of a TLS handshake on a connection just made.
+// For net, and for who measures other servers: the client's side of a TLS handshake on a connection just made.
 #pragma once
 
 #include "base/clock.h"
