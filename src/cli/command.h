@@ -35,6 +35,7 @@ Command store_bench_command();
 Command simulate_command();
 Command capacity_command();
 Command route_sim_command();
+Command slo_command();
 Command http_metadata_server_command();
 Command master_command();
 Command worker_command();
