@@ -93,14 +93,15 @@ std::vector<Setting> target_settings() {
        .help = "With https: certificates (PEM) of the authorities that are trusted. Default: the system's."},
       {.name = "api-key-file", .placeholder = "FILE", .help = "A file that holds the key; --api-key wins over it."},
       {.name = "chat", .kind = Kind::kSwitch, .default_text = "false", .help = "Ask /v1/chat/completions, in words."},
-      {.name = "stream",
+      {.name = "no-stream",
        .kind = Kind::kSwitch,
-       .default_text = "true",
-       .help = "Ask for streams. With --no-stream there is neither TTFT nor ITL."},
-      {.name = "ignore-eos",
+       .default_text = "false",
+       .help = "Ask for whole answers: there is neither TTFT nor ITL then."},
+      {.name = "stop-at-eos",
        .kind = Kind::kSwitch,
-       .default_text = "true",
-       .help = "Ask for answers of the planned length. --no-ignore-eos for servers that don't know `ignore_eos`."},
+       .default_text = "false",
+       .help = "Let answers end where the model ends them, and don't send `ignore_eos`, which not every server knows. "
+               "Default: all have the planned length."},
       {.name = "text-prompts",
        .kind = Kind::kSwitch,
        .default_text = "false",
@@ -322,8 +323,8 @@ Result<void> read_target(const Settings& settings, lab::SloOptions& options) {
   options.body = {.model = settings.text_or("served-model-name", ""),
                   .chat = settings.on("chat"),
                   .text = settings.on("text-prompts"),
-                  .streamed = settings.on("stream"),
-                  .ignore_eos = settings.on("ignore-eos")};
+                  .streamed = !settings.on("no-stream"),
+                  .ignore_eos = !settings.on("stop-at-eos")};
   return {};
 }
 

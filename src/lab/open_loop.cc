@@ -24,9 +24,11 @@ namespace nmc::lab {
 namespace {
 
 constexpr Nanos kStopLooks = std::chrono::milliseconds(20);
-constexpr Nanos kSpin = std::chrono::microseconds(80);    // before a request is due: a sleep ends late by that order
-constexpr Nanos kLead = std::chrono::milliseconds(20);    // from when all is ready to the first arrival
-constexpr Nanos kBurst = std::chrono::milliseconds(250);  // diallers and builders may be behind by that
+constexpr Nanos kSpin = std::chrono::microseconds(80);       // before a request is due: a sleep ends late by that order
+constexpr Nanos kLead = std::chrono::milliseconds(20);       // from when all is ready to the first arrival
+constexpr Nanos kBurst = std::chrono::milliseconds(250);     // diallers and builders may be behind by that
+constexpr std::size_t kReadyMax = 64;                        // that the sender has in hand,
+constexpr Nanos kReadyTime = std::chrono::milliseconds(50);  // and how long before they are due
 constexpr std::size_t kAheadMin = 8, kConnectionsAheadMax = 1024, kRequestsAheadMax = 8192;
 
 // One descriptor a request under way: as many as the system lets us have.
@@ -98,23 +100,45 @@ class Loop {
 
   void send_all() {
     const bool realtime = go_first();
-    std::size_t sent = 0;
-    if (is_open()) {
-      for (; sent < options_.arrivals.size(); ++sent) {
-        if (!sleep_until(options_.arrivals[sent])) break;
-        send(sent, options_.arrivals[sent]);
-      }
-    } else if (sleep_until(Nanos(0))) {
-      while (sent < options_.requests_max) {
-        const std::optional<Nanos> due = wait_for_turn();
-        if (!due) break;
-        send(sent++, *due);
-      }
-    }
+    if (is_open())
+      send_as_planned();
+    else
+      send_in_turn();
+    hand_over();
     MutexLock lock(mutex_);
     realtime_ = realtime;
     sent_all_ = true;
     changed_.notify_all();
+  }
+
+  void send_as_planned() {
+    const std::vector<Nanos>& arrivals = options_.arrivals;
+    // What is due next has its bytes and its connection before: between the clock and the kernel no lock is taken that
+    // another thread could hold while it has no core.
+    std::deque<ExchangePtr> ready;
+    for (std::size_t sent = 0; sent < arrivals.size(); ++sent) {
+      // Not long before, or the server might close the connection meanwhile.
+      if (ready.empty() && !sleep_until(arrivals[sent] - kReadyTime)) break;
+      for (std::size_t next = sent + ready.size(); next < arrivals.size() && ready.size() < kReadyMax; ++next) {
+        if (!ready.empty() && arrivals[next] > now() + kReadyTime) break;
+        ready.push_back(prepare(next, arrivals[next]));
+      }
+      if (!sleep_until(arrivals[sent])) break;
+      send(std::move(ready.front()));
+      ready.pop_front();
+      const bool more_at_once = sent + 1 < arrivals.size() && arrivals[sent + 1] - now() < kSpin;
+      if (!more_at_once || written_.size() >= kReadyMax) hand_over();
+    }
+  }
+
+  void send_in_turn() {
+    if (!sleep_until(Nanos(0))) return;
+    for (std::size_t sent = 0; sent < options_.requests_max; ++sent) {
+      const std::optional<Nanos> due = wait_for_turn();
+      if (!due) return;
+      send(prepare(sent, *due));
+      hand_over();
+    }
   }
 
   // Closed loop: when a place became free; nothing at the end of the run.
@@ -122,7 +146,7 @@ class Loop {
     MutexLock lock(mutex_);
     while (!stop_.load()) {
       if (now() >= options_.duration) return std::nullopt;
-      if (begun_ < options_.concurrency) return Nanos(0);
+      if (begun_.load() < options_.concurrency) return Nanos(0);
       if (!freed_.empty()) {
         const Nanos due = freed_.front();
         freed_.pop_front();
@@ -134,28 +158,41 @@ class Loop {
     return std::nullopt;
   }
 
-  void send(std::size_t index, Nanos due) {
+  ExchangePtr prepare(std::size_t index, Nanos due) {
     auto exchange = std::make_unique<LoadExchange>(index, queue_->take(), target_.streamed);
     exchange->record.planned = due;
-    {
-      MutexLock lock(mutex_);
-      ++begun_;
-    }
-    if (auto stream = pool_->take()) return begin(std::move(exchange), std::move(*stream));
-    exchange->record.no_connection = true;
-    pool_->serve_later(std::move(exchange));
+    connect(*exchange);
+    return exchange;
   }
 
-  void begin(ExchangePtr exchange, net::TcpStream stream) {
-    exchange->stream.emplace(std::move(stream));
+  // If a connection is open.
+  void connect(LoadExchange& exchange) {
+    if (auto stream = pool_->take()) exchange.stream.emplace(std::move(*stream));
+  }
+
+  void send(ExchangePtr exchange) {
+    begun_.fetch_add(1);
+    if (!exchange->stream) connect(*exchange);
+    if (!exchange->stream) {
+      exchange->record.no_connection = true;
+      return pool_->serve_later(std::move(exchange));
+    }
     // A broken connection shows when it is read.
     static_cast<void>(exchange->write(start_));
-    reader_->add(std::move(exchange));
+    written_.push_back(std::move(exchange));
+  }
+
+  // What was sent, to its reader.
+  void hand_over() {
+    for (ExchangePtr& exchange : std::exchange(written_, {})) reader_->add(std::move(exchange));
   }
 
   void serve(ExchangePtr exchange, Result<net::TcpStream> stream) {
-    if (stream && now() < exchange->record.planned + options_.timeout)
-      return begin(std::move(exchange), std::move(*stream));
+    if (stream && now() < exchange->record.planned + options_.timeout) {
+      exchange->stream.emplace(std::move(*stream));
+      static_cast<void>(exchange->write(start_));
+      return reader_->add(std::move(exchange));
+    }
     if (stream)
       exchange->end(LoadOutcome::kTimeout, "no connection in time", now());
     else if (stream.error().code == ErrorCode::kCancelled)
@@ -175,10 +212,10 @@ class Loop {
 
   void wait_for_all() {
     MutexLock lock(mutex_);
-    while (!sent_all_ || (records_.size() < begun_ && !stop_.load())) {
+    while (!sent_all_ || (records_.size() < begun_.load() && !stop_.load())) {
       changed_.wait_until(mutex_, std::chrono::steady_clock::now() + kStopLooks);
       if (options_.should_stop && options_.should_stop()) stop_.store(true);
-      if (options_.on_progress) options_.on_progress(begun_, records_.size());
+      if (options_.on_progress) options_.on_progress(begun_.load(), records_.size());
     }
   }
 
@@ -192,15 +229,16 @@ class Loop {
   const LoopOptions& options_;
   Nanos start_{0};
   std::atomic<bool> stop_{false};
+  std::atomic<std::size_t> begun_{0};
   std::optional<ConnectionPool> pool_;
   std::optional<RequestQueue> queue_;
   std::unique_ptr<AnswerReader> reader_;
+  std::vector<ExchangePtr> written_;  // the sender's: not handed over
 
   Mutex mutex_;
   CondVar changed_;
   std::vector<LoadRecord> records_ NMC_GUARDED_BY(mutex_);  // ended
   std::deque<Nanos> freed_ NMC_GUARDED_BY(mutex_);          // closed loop: when places became free
-  std::size_t begun_ NMC_GUARDED_BY(mutex_) = 0;
   bool sent_all_ NMC_GUARDED_BY(mutex_) = false;
   bool realtime_ NMC_GUARDED_BY(mutex_) = false;
 };

@@ -9,7 +9,7 @@ namespace nmc::lab {
 namespace {
 
 constexpr double kReaderBusyMax = 0.9;
-constexpr std::size_t kReasonsMax = 5;
+constexpr std::size_t kReasonsMax = 10;
 
 double seconds_of(Nanos span) { return to_ms(span) / 1e3; }
 
