@@ -156,6 +156,8 @@ def test_percentiles_from_too_few_samples_are_withheld(bin_dir, inject):
     server = inject()
     flags = ["--rate", 100, "--arrivals", "uniform", "--duration-s", 10, "--max-requests", 120, "--output-tokens", 1]
     run = report(bin_dir, server.url, *flags)["runs"][0]
+    assert run["requests"] == 120
+    assert run["offered_per_s"] == pytest.approx(100), "nothing is offered after the last one"
     assert run["ttft_ms"]["p95"]["ms"] > 0
     assert run["ttft_ms"]["p99"] == {"not_available": "needs 500 samples, has 120"}
     assert run["itl_ms"]["p50"] == {"not_available": "needs 10 samples, has 0"}

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 
 #include "base/files.h"
 #include "cli/command.h"
@@ -114,13 +115,25 @@ std::string text_of(const lab::SloOptions& options, const lab::SloResult& result
 }
 
 void show_progress(lab::SloOptions& options) {
-  options.on_run = [](std::string_view what) { fmt::print(stderr, "nano-mooncake slo: {}\n", what); };
+  struct Run {
+    Nanos begin{0}, shown{0};
+  };
+  const auto current = std::make_shared<Run>();
+  options.on_run = [current](std::string_view what) {
+    fmt::print(stderr, "nano-mooncake slo: {}\n", what);
+    *current = {.begin = real_clock().now(), .shown = Nanos(0)};
+  };
   if (!is_terminal(2)) return;
-  options.on_progress = [last = Nanos(0)](std::size_t sent, std::size_t ended) mutable {
+  const Nanos whole = options.duration ? options.warmup + *options.duration : options.prompts.trace->requests.back().at;
+  options.on_progress = [current, whole](std::size_t sent, std::size_t ended) {
     const Nanos now = real_clock().now();
-    if (now - last < kProgressEvery) return;
-    last = now;
-    fmt::print(stderr, "{} sent, {} under way\033[K\r", sent, sent - std::min(sent, ended));
+    if (now - current->shown < kProgressEvery) return;
+    current->shown = now;
+    const Nanos gone = now - current->begin;
+    const std::string left =
+        gone < whole ? fmt::format("{:.0f} s left", to_ms(whole - gone) / 1e3) : "waiting for answers";
+    fmt::print(stderr, "{} sent, {:.1f}/s, {} under way, {}\033[K\r", sent,
+               static_cast<double>(sent) / (to_ms(gone) / 1e3), sent - std::min(sent, ended), left);
   };
 }
 

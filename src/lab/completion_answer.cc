@@ -21,7 +21,11 @@ bool is_filled(const Json* value) {
 
 std::optional<std::uint64_t> count(const Json* object, const char* name) {
   const Json* const value = object == nullptr ? nullptr : member(*object, name);
+#if !defined(NMC_PLANT_COMPLETION_ANSWER)  // a deliberate mistake, to see that fuzzing finds it
   if (value == nullptr || !value->is_number_unsigned()) return std::nullopt;
+#else
+  if (value == nullptr) return std::nullopt;
+#endif
   return value->get<std::uint64_t>();
 }
 

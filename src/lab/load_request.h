@@ -27,6 +27,7 @@ struct LoadRecord {
   Nanos planned{0};
   std::optional<Nanos> sent;   // when the kernel had its first bytes; nothing: it never got so far
   bool no_connection = false;  // when it was due, none was open: it went out as soon as one was
+  bool failed_here = false;    // for want of descriptors or memory of ours: it says nothing about the server
   Nanos ended{0};
   LoadOutcome outcome = LoadOutcome::kUnfinished;
   int status = 0;      // of HTTP; 0: none came

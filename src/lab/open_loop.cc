@@ -193,6 +193,7 @@ class Loop {
       static_cast<void>(exchange->write(start_));
       return reader_->add(std::move(exchange));
     }
+    exchange->record.failed_here = !stream && stream.error().code == ErrorCode::kResourceExhausted;
     if (stream)
       exchange->end(LoadOutcome::kTimeout, "no connection in time", now());
     else if (stream.error().code == ErrorCode::kCancelled)

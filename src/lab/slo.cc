@@ -182,8 +182,14 @@ class Bench {
     return std::max(Nanos(1), end - options_.warmup);
   }
 
+  // Of a plan that --max-requests cut short: nothing is offered after its end.
+  Nanos cut_duration(const std::vector<Nanos>& arrivals, std::optional<double> rate) const {
+    const Nanos gap = rate ? Nanos(static_cast<std::int64_t>(1e9 / *rate)) : Nanos(1);
+    return std::clamp(arrivals.back() + gap - options_.warmup, Nanos(1), measured_time());
+  }
+
   Result<SloRun> measure_once(std::optional<double> rate, std::size_t repeat, std::uint64_t seed) {
-    const Nanos duration = measured_time();
+    Nanos duration = measured_time();
     PromptOptions prompt_options = options_.prompts;
     prompt_options.seed = seed;
     const LoadPrompts prompts(std::move(prompt_options));
@@ -202,6 +208,7 @@ class Bench {
                      .on_progress = options_.on_progress};
     if (loop.arrivals.empty() && loop.concurrency == 0)
       return invalid_argument("no request would be sent: expected a higher rate or a longer run");
+    if (loop.arrivals.size() == options_.requests_max) duration = cut_duration(loop.arrivals, rate);
     NMC_ASSIGN_OR_RETURN(const Reading before, Reading::take(options_));
     NMC_ASSIGN_OR_RETURN(LoopRun done, run_loop(target, loop));
     const Result<Reading> after = Reading::take(options_);

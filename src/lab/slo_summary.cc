@@ -43,6 +43,10 @@ void judge(RunSummary& summary, const SummaryOptions& options) {
     summary.invalid.push_back(fmt::format("answers may have been read late: their thread was busy {:.0f} % of the time",
                                           summary.reader_busy * 100));
   }
+  if (summary.failed_here > 0) {
+    summary.invalid.push_back(
+        fmt::format("{} requests failed here for want of descriptors or memory", summary.failed_here));
+  }
   if (summary.requests == 0) summary.invalid.emplace_back("no request was due in the measured time");
 }
 
@@ -66,6 +70,7 @@ RunSummary summarize(const LoopRun& run, const SummaryOptions& options) {
   for (const LoadRecord& record : run.records) {
     if (record.sent) lateness.push_back(to_ms(record.lateness()));
     summary.without_connection += record.no_connection;
+    summary.failed_here += record.failed_here;
     if (record.planned < options.warmup) continue;
     ++summary.requests;
     sent += record.sent.has_value();

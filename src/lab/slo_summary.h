@@ -47,7 +47,7 @@ struct RunSummary {
   Percentiles ttft_ms, itl_ms, e2e_ms;                                 // of ok ones
   Percentiles lateness_ms;                                             // of all that were sent, the warm-up's too
   std::optional<double> lateness_p99_ms;                               // nothing: none was sent
-  std::size_t without_connection = 0;
+  std::size_t without_connection = 0, failed_here = 0;
   double reader_busy = 0;
   bool realtime_sender = false;
 

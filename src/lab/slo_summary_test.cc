@@ -96,6 +96,14 @@ TEST(SloSummaryTest, ARunWhoseReaderWasBusyOrThatHadNothingToDoIsInvalid) {
               ::testing::ElementsAre(HasSubstr("read late"), HasSubstr("no request")));
 }
 
+TEST(SloSummaryTest, ARunWhoseGeneratorHadNoDescriptorsLeftIsInvalid) {
+  LoopRun run;
+  run.records = {failed(seconds(1), LoadOutcome::kError)};
+  EXPECT_THAT(summarize(run, kTwoSeconds).invalid, IsEmpty());
+  run.records[0].failed_here = true;
+  EXPECT_THAT(summarize(run, kTwoSeconds).invalid, ::testing::ElementsAre(HasSubstr("1 requests failed here")));
+}
+
 TEST(SloSummaryTest, LatenessCountsInEveryTimeOfARequest) {
   LoadRecord record = answered(seconds(1), milliseconds(30), 2, milliseconds(5));
   record.sent = seconds(1) + milliseconds(20);
