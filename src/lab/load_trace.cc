@@ -19,7 +19,10 @@ Result<TracedRequest> request_of(std::string_view line, double time_scale) {
   NMC_ASSIGN_OR_RETURN(const std::int64_t input, fields.integer("input_length", 0, kMost));
   NMC_ASSIGN_OR_RETURN(const std::int64_t output, fields.integer("output_length", 0, kMost));
   NMC_ASSIGN_OR_RETURN(const std::vector<std::int64_t> hashes, fields.integers("hash_ids"));
-  return TracedRequest{.at = Nanos(static_cast<std::int64_t>(at_ms * time_scale * 1e6)),
+  const double at_ns = at_ms * time_scale * 1e6;
+  if (at_ns > kTimestampMsMax * 1e6)
+    return invalid_argument("`timestamp`: {} ms times {:g} is too far away", at_ms, time_scale);
+  return TracedRequest{.at = Nanos(static_cast<std::int64_t>(at_ns)),
                        .input_tokens = static_cast<std::size_t>(input),
                        .output_tokens = static_cast<std::size_t>(std::max<std::int64_t>(1, output)),
                        .block_hashes = {hashes.begin(), hashes.end()}};
@@ -46,10 +49,12 @@ Result<LoadTrace> parse_load_trace(std::string_view lines, std::string_view name
     if (!request) return Failure(std::move(request).error().with_context(where));
     if (request->input_tokens == 0) continue;
     const std::size_t blocks = (request->input_tokens + block_tokens - 1) / block_tokens;
+#if !defined(NMC_PLANT_LOAD_TRACE)  // left out on purpose in a build that shows what fuzzing finds
     if (request->block_hashes.size() != blocks) {
       return corrupt("{}: {} hash_ids, expected {} for {} tokens in blocks of {}", where, request->block_hashes.size(),
                      blocks, request->input_tokens, block_tokens);
     }
+#endif
     trace.requests.push_back(*std::move(request));
   }
   if (trace.requests.empty()) return invalid_argument("{}: no request in it, expected one JSON object a line", name);

@@ -24,8 +24,8 @@ TEST(LoadTraceTest, TimesCountFromTheFirstRequestAndAreScaled) {
 }
 
 TEST(LoadTraceTest, AWrongLineIsNamed) {
-  const auto error = [](std::string_view line) {
-    const auto trace = parse_load_trace(line, "x.jsonl", 1);
+  const auto error = [](std::string_view line, double time_scale = 1) {
+    const auto trace = parse_load_trace(line, "x.jsonl", time_scale);
     return trace ? std::string("none") : trace.error().message;
   };
   EXPECT_THAT(error("{\"timestamp\": 1, \"input_length\": 600, \"output_length\": 7, \"hash_ids\": [0]}"),
@@ -33,6 +33,8 @@ TEST(LoadTraceTest, AWrongLineIsNamed) {
   EXPECT_THAT(error("\n{\"timestamp\": 1}"), HasSubstr("x.jsonl:2"));
   EXPECT_THAT(error("{\"timestamp\": -1, \"input_length\": 1, \"output_length\": 7, \"hash_ids\": [0]}"),
               HasSubstr("timestamp"));
+  EXPECT_THAT(error("{\"timestamp\": 1e12, \"input_length\": 0, \"output_length\": 7, \"hash_ids\": []}", 2),
+              HasSubstr("too far away"));
   EXPECT_THAT(error("nonsense"), HasSubstr("x.jsonl:1"));
   EXPECT_THAT(error(""), HasSubstr("no request"));
 }
