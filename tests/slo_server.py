@@ -8,8 +8,8 @@ Prints `ready URL` on standard error. Members, all optional:
                    token), "reported" (an error within the stream), "hang" (never answered)
   slots            requests served at once; others wait
   stall            {"at": N, "s": S}: when the N-th request comes, the whole process stands still for S seconds
-GET /seen tells what came: {"requests": N, "prompts": [[number of tokens, salt], ...], "paths": [...], "late_ms": [...]},
-the last by how much longer than told each delay was, for want of a core."""
+GET /seen tells what came: {"requests": N, "prompts": [[number of tokens, salt], ...], "paths": [...],
+"late_ms": [...]}, the last by how much longer than told each delay was, for want of a core."""
 
 import asyncio
 import json

@@ -13,7 +13,7 @@ import urllib.request
 
 import pytest
 
-COMMANDS = ["demo", "api", "config", "bench-engine", "simulate", "capacity", "route-sim"]
+COMMANDS = ["demo", "api", "config", "bench-engine", "slo", "simulate", "capacity", "route-sim"]
 TIMEOUT_S = 120
 
 

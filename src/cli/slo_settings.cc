@@ -151,8 +151,9 @@ std::vector<Setting> workload_settings() {
        .accepted = "two token ids, LOW-HIGH"},
       {.name = "trace",
        .placeholder = "FILE",
-       .help = "JSON lines with timestamp (ms), input_length, output_length and hash_ids, as the traces that Mooncake "
-               "published."},
+       .help =
+           "Recorded requests in a form that `nano-mooncake simulate` reads, plain or compressed with zstd; they are "
+           "sent in the order of their times."},
       {.name = "time-scale",
        .kind = Kind::kNumber,
        .placeholder = "X",

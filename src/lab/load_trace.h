@@ -3,12 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/result.h"
+#include "sim/trace.h"
 
 namespace nmc::lab {
 
@@ -26,11 +26,9 @@ struct LoadTrace {
   std::vector<Nanos> arrivals() const;
 };
 
-// JSON lines with `timestamp` (ms), `input_length`, `output_length` (tokens) and `hash_ids`, as the traces that
-// Mooncake published have them; other members are ignored. Times are multiplied by `time_scale`: 0.5 is twice as fast.
-// A request without input is left out; one with hashes too few or too many for its length is kCorrupt, with the line.
-Result<LoadTrace> read_load_trace(const Path& file, double time_scale, std::size_t block_tokens = 512);
-Result<LoadTrace> parse_load_trace(std::string_view lines, std::string_view name, double time_scale,
-                                   std::size_t block_tokens = 512);
+// What the simulator reads (sim/trace_reader.h), put in order. Times are multiplied by `time_scale`: 0.5 is twice as
+// fast. kInvalidArgument, beyond the reader's own, where that makes them too long.
+Result<LoadTrace> read_load_trace(const Path& file, double time_scale, std::uint32_t block_tokens = 512);
+Result<LoadTrace> load_trace_of(const sim::Trace& trace, double time_scale);
 
 }  // namespace nmc::lab
