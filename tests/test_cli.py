@@ -154,7 +154,7 @@ def test_an_unknown_command_names_the_nearest(bin_dir):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_unknown_flag_names_the_nearest(bin_dir, command):
-    assert "--modle: unknown flag, did you mean --model?" in refused(bin_dir, command, "--modle", "tiny")
+    assert "--confg: unknown flag, did you mean --config?" in refused(bin_dir, command, "--confg", "x")
     assert 'unexpected "tiny"' in refused(bin_dir, command, "tiny")
 
 
