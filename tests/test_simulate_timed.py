@@ -148,12 +148,12 @@ def test_charts_are_one_file_that_needs_no_other(bin_dir, tmp_path, ending):
     svg = text[text.index("<svg"):text.index("</svg>") + 6]
     drawing = xml.etree.ElementTree.fromstring(svg)
     words = "".join(drawing.itertext())
-    assert "Simulation, no measurement" in words and "a & b <c>.csv" in words
+    assert "Simulation, no measurement" in text and "a &amp; b &lt;c&gt;.csv" in text
     for policy in POLICIES:
         assert f"{policy}, inf blocks" in words
     for outside in ("<script", "<link", "@import", "url(", "src="):
         assert outside not in text
-    assert text.count("http") == 1  # the namespace of SVG
+    assert text.count("http") == (1 if ending == "svg" else 0)  # the namespace of SVG
     assert ("<pre>" in text) == (ending == "html")
 
 

@@ -17,7 +17,9 @@ struct Command {
   bool internal = false;  // started by other commands only: not listed
   bool gflags = false;    // takes -flag, and --noflag for a switch, as programs built on gflags do
   std::string summary;    // one line for the list of commands
-  std::string purpose;    // what --help says first; paragraphs separated by an empty line
+  // Words that are no flags, at least one, as help calls them: "REPORT..."; "": none are taken.
+  std::string operands = {};
+  std::string purpose;  // what --help says first; paragraphs separated by an empty line
   std::vector<Setting> settings;
   std::vector<int> exit_codes;  // those it can end with
   std::string example;          // one command line
@@ -36,6 +38,7 @@ Command simulate_command();
 Command capacity_command();
 Command route_sim_command();
 Command slo_command();
+Command plot_command();
 Command http_metadata_server_command();
 Command master_command();
 Command worker_command();

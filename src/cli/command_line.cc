@@ -84,7 +84,10 @@ Result<CommandLine> parse_command_line(const Command& command, std::span<const s
   std::map<std::string, std::vector<std::string>> given;
   std::map<std::string, CLI::Option*> switches;
   const auto add_value = [&](const std::string& name) {
-    app.add_option(spellings(name), given[name])->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    app.add_option(spellings(name), given[name])
+        ->expected(1)
+        ->allow_extra_args(false)  // the next word is an operand
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   };
   add_value(kConfig);
   for (const Setting* setting : flag_settings(command)) {
@@ -104,7 +107,11 @@ Result<CommandLine> parse_command_line(const Command& command, std::span<const s
     return invalid_argument("{}", error.what());
   }
   if (line.help || line.version) return line;
-  if (const std::vector<std::string> rest = app.remaining(); !rest.empty()) return unknown_word(command, rest.front());
+  line.operands = app.remaining();
+  for (const std::string& word : line.operands) {
+    if (command.operands.empty() || word.starts_with('-')) return unknown_word(command, word);
+  }
+  if (!command.operands.empty() && line.operands.empty()) return invalid_argument("expected {}", command.operands);
   for (auto& [name, values] : given) {
     if (values.size() > 1) return invalid_argument("--{}: given {} times, expected once", name, values.size());
     if (values.empty()) continue;

@@ -9,6 +9,7 @@
 namespace nmc::cli {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
@@ -84,6 +85,20 @@ TEST(CommandLineTest, FaultsNameTheFlagAndTheNearest) {
 TEST(CommandLineTest, ASwitchMayCarryItsValue) {
   EXPECT_THAT(parse({"--quiet=false"})->flags, UnorderedElementsAre(Pair("quiet", "false")));
   EXPECT_THAT(parse({"--quiet=maybe"})->flags, UnorderedElementsAre(Pair("quiet", "maybe")));  // refused as a value is
+}
+
+TEST(CommandLineTest, OperandsStandAmongFlagsWhereTheCommandTakesThem) {
+  Command command = sample();
+  command.operands = "REPORT...";
+  const std::vector<std::string> words = {"a.json", "--port", "5", "b.json", "--quiet", "c.json"};
+  const auto line = parse_command_line(command, words);
+  ASSERT_TRUE(line.has_value()) << line.error().message;
+  EXPECT_THAT(line->operands, ElementsAre("a.json", "b.json", "c.json"));
+  EXPECT_THAT(line->flags, UnorderedElementsAre(Pair("port", "5"), Pair("quiet", "true")));
+  const auto fault = [&](std::vector<std::string> of) { return parse_command_line(command, of).error().message; };
+  EXPECT_EQ(fault({"--port", "5"}), "expected REPORT...");
+  EXPECT_EQ(fault({"a.json", "--prot", "5"}), "--prot: unknown flag, did you mean --port?");
+  EXPECT_THAT(command_help(command), HasSubstr(" REPORT... [flags]\n"));
 }
 
 TEST(CommandLineTest, SpellingsOfGflagsAreTakenWhereTheCommandSaysSo) {

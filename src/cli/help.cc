@@ -83,7 +83,8 @@ bool reads_configuration(const Command& command) {
 std::string command_help(const Command& command) {
   std::string text = wrap(fmt::format("nano-mooncake {} - {}", command.name, command.summary), 0) + "\n";
   text += wrap(command.purpose, 0) + "\n";
-  text += fmt::format("Usage: nano-mooncake {} [flags]\n\nFlags:\n", command.name);
+  text += fmt::format("Usage: nano-mooncake {} {}[flags]\n\nFlags:\n", command.name,
+                      command.operands.empty() ? "" : command.operands + " ");
   for (const Setting& setting : command.settings) {
     if (setting.source != Source::kFileOrVariable && !setting.without_effect) text += flag_help(setting);
   }

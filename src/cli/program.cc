@@ -52,7 +52,8 @@ Result<int> run_command(const Command& command, std::span<const std::string> arg
   const Environment environment = process_environment();
   std::optional<Path> file;
   if (!line.config.empty()) file = line.config;
-  NMC_ASSIGN_OR_RETURN(const Settings settings, resolve_settings(command.settings, line.flags, environment, file));
+  NMC_ASSIGN_OR_RETURN(const Settings settings,
+                       resolve_settings(command.settings, line.flags, environment, file, line.operands));
   apply_log_level(settings);
   for (const std::string& unknown : unknown_variables(command.settings, environment)) log_warning("{}", unknown);
   for (const std::string& idle : settings_without_effect(settings)) log_warning("{}", idle);
@@ -114,6 +115,7 @@ std::vector<Command> all_commands() {
           simulate_command(),
           capacity_command(),
           route_sim_command(),
+          plot_command(),
           master_command(),
           http_metadata_server_command(),
           worker_command(),

@@ -115,7 +115,7 @@ Environment process_environment() {
 }
 
 Result<Settings> resolve_settings(std::span<const Setting> settings, const Flags& flags, const Environment& environment,
-                                  const std::optional<Path>& file) {
+                                  const std::optional<Path>& file, std::vector<std::string> operands) {
   FileValues file_values;
   if (file) {
     NMC_ASSIGN_OR_RETURN(file_values, read_configuration(settings, *file));
@@ -126,7 +126,7 @@ Result<Settings> resolve_settings(std::span<const Setting> settings, const Flags
                          effective_value(setting, flags, environment, file_values, file ? file->string() : ""));
     values.push_back(std::move(value));
   }
-  return Settings(std::move(values));
+  return Settings(std::move(values), std::move(operands));
 }
 
 std::vector<std::string> unknown_variables(std::span<const Setting> settings, const Environment& environment) {

@@ -28,7 +28,8 @@ struct EffectiveValue {
 // Immutable. Getters by name want a name of the command's list and the kind it has there; anything else is our mistake.
 class Settings {
  public:
-  explicit Settings(std::vector<EffectiveValue> values) : values_(std::move(values)) {}
+  explicit Settings(std::vector<EffectiveValue> values, std::vector<std::string> operands = {})
+      : values_(std::move(values)), operands_(std::move(operands)) {}
 
   bool has(std::string_view name) const;  // has a value
   const std::string& text(std::string_view name) const;
@@ -45,9 +46,13 @@ class Settings {
 
   std::span<const EffectiveValue> all() const { return values_; }
 
+  // Words of the command line that are no flags, in their order.
+  const std::vector<std::string>& operands() const { return operands_; }
+
  private:
   const EffectiveValue& find(std::string_view name) const;
   std::vector<EffectiveValue> values_;
+  std::vector<std::string> operands_;
 };
 
 using Flags = std::map<std::string, std::string>;        // name without dashes -> what stood on the line
@@ -58,7 +63,7 @@ Environment process_environment();
 
 // Checks and merges. An unknown key of the file is an error that names the nearest known one.
 Result<Settings> resolve_settings(std::span<const Setting> settings, const Flags& flags, const Environment& environment,
-                                  const std::optional<Path>& file);
+                                  const std::optional<Path>& file, std::vector<std::string> operands = {});
 
 // One line for each variable that nothing here reads, so that a misspelt one doesn't go unnoticed.
 std::vector<std::string> unknown_variables(std::span<const Setting> settings, const Environment& environment);

@@ -243,12 +243,13 @@ Result<int> run(const Settings& settings) {
       simulation.rows.push_back(std::move(row));
     }
   }
+  const Report report = report_of(trace, simulation);
   if (settings.has("chart")) {
     const std::string& path = settings.text("chart");
-    const bool html = path.ends_with(".html");
-    NMC_RETURN_IF_ERROR(write_file_atomic(path, html ? chart_html(trace, simulation) : chart_svg(trace, simulation)));
+    NMC_ASSIGN_OR_RETURN(const std::string drawn, simulation_chart(report, path.ends_with(".html")));
+    NMC_RETURN_IF_ERROR(write_file_atomic(path, drawn));
   }
-  NMC_RETURN_IF_ERROR(write_report(report_of(trace, simulation), settings));
+  NMC_RETURN_IF_ERROR(write_report(report, settings));
   return kExitDone;
 }
 

@@ -31,10 +31,8 @@ struct Simulation {
 // docs/formats.md, "Simulation".
 Report report_of(const sim::Trace& trace, const Simulation& simulation);
 
-// Self-contained, in light or dark as the reader has it: hit rates, and of timed rules times to the first token and
-// queues.
-std::string chart_svg(const sim::Trace& trace, const Simulation& simulation);
-std::string chart_html(const sim::Trace& trace, const Simulation& simulation);
+// What `nano-mooncake plot` draws of it, a page with the report's text below.
+Result<std::string> simulation_chart(const Report& report, bool html);
 
 // "inf" or the number.
 std::string capacity_text(std::uint64_t capacity_blocks);
