@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import threading
@@ -274,6 +275,28 @@ def test_a_front_that_is_killed_takes_everything_with_it(start_cluster):
         while True:
             assert next(stream) != "[DONE]"
     expect_gone(processes, folders)
+
+
+def test_a_keeper_that_is_killed_is_followed_by_another(start_cluster, alone):
+    """Its children die with it. What they had goes on where they come back, and what they computed is still there."""
+    server = start_cluster()
+    assert complete(server.url, PROMPTS[0]).choice["text"] == alone[0].choice["text"]
+    stream = iter(Stream(server.url, PROMPTS[1], 4000))
+    events = [next(stream)]
+    before = descendants(server.pid)
+    [keeper] = [pid for pid in before if "keeper" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
+    os.kill(keeper, signal.SIGKILL)
+    events += list(stream)
+    assert events[-1] == "[DONE]"
+    assert len(events) == 4001
+    again = complete(server.url, PROMPTS[0])
+    assert again.choice["text"] == alone[0].choice["text"]
+    assert again.body["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+    after = descendants(server.pid)
+    assert len(after) == 4, "a keeper, a master, two workers"
+    assert not set(before) & set(after)
+    eventually(lambda: all(worker["state"] == "ready" for worker in metrics(server.url)["workers"]), "all are back")
+    expect_nothing_held(server.url)
 
 
 def test_a_front_that_is_killed_takes_workers_that_stand_still(start_cluster):

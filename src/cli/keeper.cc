@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -275,38 +277,101 @@ Command keeper_command() {
 
 // ---- the server's end ----
 
-Result<Keeper> Keeper::start(const Path& folder) {
+Result<std::unique_ptr<Keeper>> Keeper::start(const Path& folder) {
+  UniqueFd wake(::eventfd(0, EFD_CLOEXEC));
+  if (!wake) return Failure(os_error("eventfd", "for a keeper of processes"));
+  std::unique_ptr<Keeper> keeper(new Keeper(folder, std::move(wake)));
+  {
+    MutexLock lock(keeper->mutex_);
+    NMC_RETURN_IF_ERROR(keeper->begin_locked());
+  }
+  keeper->watcher_ = std::thread([self = keeper.get()] { self->watch(); });
+  return keeper;
+}
+
+Result<void> Keeper::begin_locked() {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Failure(os_error("pipe", "to a keeper of processes"));
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return Failure(os_error("socketpair", "to a keeper of processes"));
   const UniqueFd theirs(ends[0]);
-  UniqueFd ours(ends[1]);
-  std::vector<std::string> arguments = {"nano-mooncake", "keeper", "--folder=" + folder.string()};
-  const std::vector<char*> words = pointers_to(arguments);
+  orders_ = UniqueFd(ends[1]);
+  std::vector<std::string> arguments = {"nano-mooncake", "keeper", "--folder=" + folder_.string()};
+  // As for children: what failpoints there are, are for the first life only.
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (starts_ == 0 || !std::string_view(*variable).starts_with(std::string(kFailpoints) + "="))
+      variables.emplace_back(*variable);
+  }
+  const std::vector<char*> words = pointers_to(arguments), settings = pointers_to(variables);
+  ++starts_;
   const pid_t process = ::fork();
   if (process < 0) return Failure(os_error("fork", "for a keeper of processes"));
   if (process == 0) {
     if (::dup2(theirs.get(), STDIN_FILENO) < 0) ::_exit(127);
-    ::execve("/proc/self/exe", words.data(), environ);
+    ::execve("/proc/self/exe", words.data(), settings.data());
     ::_exit(127);
   }
-  return Keeper(process, std::move(ours));
+  process_ = process;
+  ended_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  if (!ended_) return Failure(os_error("pidfd_open", "for a keeper of processes"));
+  for (const std::string& order : kept_) send_locked(order);
+  return {};
 }
 
 Keeper::~Keeper() {
-  if (process_ <= 0) return;
+  const std::uint64_t one = 1;
+  retry_on_eintr([&] { return ::write(wake_.get(), &one, sizeof one); });
+  if (watcher_.joinable()) watcher_.join();
+  MutexLock lock(mutex_);
   orders_ = UniqueFd();
-  retry_on_eintr([&] { return ::waitpid(process_, nullptr, 0); });
+  if (const pid_t process = process_; process > 0) retry_on_eintr([&] { return ::waitpid(process, nullptr, 0); });
 }
 
-Result<void> Keeper::keep(const std::string& name, const std::vector<std::string>& arguments) {
-  const std::string order = dump_json(Json{{"name", name}, {"arguments", arguments}}) + "\n";
-  std::string_view rest = order;
-  while (!rest.empty()) {
-    const ssize_t wrote = retry_on_eintr([&] { return ::write(orders_.get(), rest.data(), rest.size()); });
-    if (wrote < 0) return Failure(os_error("write", "to the keeper of processes"));
-    rest.remove_prefix(static_cast<std::size_t>(wrote));
+void Keeper::keep(const std::string& name, const std::vector<std::string>& arguments) {
+  MutexLock lock(mutex_);
+  kept_.push_back(dump_json(Json{{"name", name}, {"arguments", arguments}}) + "\n");
+  send_locked(kept_.back());
+}
+
+// To one that has just died: the next one gets it with all others.
+void Keeper::send_locked(std::string_view order) {
+  const int orders = orders_.get();
+  while (!order.empty()) {
+    const ssize_t sent = retry_on_eintr([&] { return ::send(orders, order.data(), order.size(), MSG_NOSIGNAL); });
+    if (sent < 0) return;
+    order.remove_prefix(static_cast<std::size_t>(sent));
   }
-  return {};
+}
+
+bool Keeper::rest(Nanos time) const {
+  pollfd end{.fd = wake_.get(), .events = POLLIN};
+  const auto patience = std::chrono::ceil<std::chrono::milliseconds>(time).count();
+  return ::poll(&end, 1, static_cast<int>(patience)) > 0;
+}
+
+void Keeper::watch() {
+  Nanos back_off = kBackOffMin;
+  for (;;) {
+    std::array<pollfd, 2> watched{{{.fd = wake_.get(), .events = POLLIN}, {.fd = -1, .events = POLLIN}}};
+    {
+      MutexLock lock(mutex_);
+      watched[1].fd = ended_.get();
+    }
+    const Nanos began = real_clock().now();
+    if (::poll(watched.data(), watched.size(), -1) < 0 && errno != EINTR) return;
+    if (watched[0].revents != 0) return;
+    if (watched[1].revents == 0) continue;
+    log_warning("the keeper of worker processes has ended, and they with it: all are started again");
+    back_off = real_clock().now() - began < kLongLife ? std::min(back_off * 2, kBackOffMax) : kBackOffMin;
+    if (rest(back_off)) return;
+    MutexLock lock(mutex_);
+    const pid_t gone = std::exchange(process_, -1);
+    retry_on_eintr([&] { return ::waitpid(gone, nullptr, 0); });
+    if (const auto begun = begin_locked(); !begun) {
+      log_error("{}", begun.error().message);
+      return;
+    }
+  }
 }
 
 }  // namespace nmc::cli

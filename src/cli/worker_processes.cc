@@ -135,7 +135,7 @@ Result<WorkerProcesses> WorkerProcesses::begin(const Settings& settings) {
   } else {
     NMC_ASSIGN_OR_RETURN(lock, lock_in(folder.path()));
   }
-  NMC_ASSIGN_OR_RETURN(Keeper keeper, Keeper::start(folder.path()));
+  NMC_ASSIGN_OR_RETURN(std::unique_ptr<Keeper> keeper, Keeper::start(folder.path()));
   return WorkerProcesses(std::move(folder), std::move(lock), std::move(keeper));
 }
 
@@ -154,7 +154,7 @@ Result<std::unique_ptr<store::Store>> WorkerProcesses::join_store(const Settings
       arguments.push_back("--disk-dir=" + settings.text("disk-dir"));
       arguments.push_back("--disk-bytes=" + std::to_string(settings.bytes("disk-bytes")));
     }
-    NMC_RETURN_IF_ERROR(keeper_.keep("master", arguments));
+    keeper_->keep("master", arguments);
     options.server = "unix:" + socket;
     options.disk_dir.clear();
     master_ = std::make_unique<SocketWatch>(socket, nanos_of(settings, "worker-timeout-s"));
@@ -206,7 +206,7 @@ Result<std::unique_ptr<engine::Runtime>> WorkerProcesses::start_workers(const Se
       const std::string name = fmt::format("{}-{}", role, number);
       process.workers.push_back(
           {.name = name, .role = role, .address = {.carrier = net::Carrier::kUnix, .path = worker_socket(name)}});
-      NMC_RETURN_IF_ERROR(keeper_.keep(name, worker_arguments(settings, name, role)));
+      keeper_->keep(name, worker_arguments(settings, name, role));
     }
     for (const RemoteWorker& worker : remote) {
       if (worker.role != role) continue;

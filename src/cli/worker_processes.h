@@ -59,7 +59,7 @@ class WorkerProcesses {
                                                          store::Store& store);
 
  private:
-  WorkerProcesses(StoreFolder folder, UniqueFd lock, Keeper keeper)
+  WorkerProcesses(StoreFolder folder, UniqueFd lock, std::unique_ptr<Keeper> keeper)
       : folder_(std::move(folder)), lock_(std::move(lock)), keeper_(std::move(keeper)) {}
 
   std::string worker_socket(const std::string& name) const { return (folder_.path() / (name + ".socket")).string(); }
@@ -67,8 +67,8 @@ class WorkerProcesses {
                                             const std::string& role) const;
 
   StoreFolder folder_;
-  UniqueFd lock_;  // of the folder, where no master of ours has it
-  Keeper keeper_;  // ends first
+  UniqueFd lock_;                   // of the folder, where no master of ours has it
+  std::unique_ptr<Keeper> keeper_;  // ends first
   std::unique_ptr<SocketWatch> master_;
   std::string store_;  // "unix:PATH"
   int workers_ = 0;    // of this host
