@@ -12,6 +12,7 @@ Result<void> Trace::add(TraceRequest request, std::span<const std::uint64_t> key
   }
   request.first_block = blocks_.size();
   request.block_count = static_cast<std::uint32_t>(keys.size());
+  for (const std::uint64_t key : keys) table_.prefetch(key);
   for (const std::uint64_t key : keys) blocks_.push_back(table_.number_of(key));
   input_tokens_total_ += request.input_tokens;
   output_tokens_total_ += request.output_tokens;
