@@ -104,14 +104,25 @@ int run_bare(const std::vector<Command>& commands, std::span<const std::string> 
 }  // namespace
 
 std::vector<Command> all_commands() {
-  return {demo_command(),         api_command(),
-          top_command(),          config_command(),
-          bench_engine_command(), likelihood_command(),
-          store_bench_command(),  slo_command(),
-          simulate_command(),     capacity_command(),
-          route_sim_command(),    plot_command(),
-          master_command(),       http_metadata_server_command(),
-          worker_command(),       keeper_command()};
+  return {
+      demo_command(),
+      api_command(),
+      top_command(),
+      config_command(),
+      bench_engine_command(),
+      likelihood_command(),
+      store_bench_command(),
+      slo_command(),
+      simulate_command(),
+      capacity_command(),
+      route_sim_command(),
+      plot_command(),
+      rebuild_results_command(),
+      master_command(),
+      http_metadata_server_command(),
+      worker_command(),
+      keeper_command(),
+  };
 }
 
 int run_program(std::span<const std::string> arguments) {

@@ -27,7 +27,7 @@ constexpr Nanos kProgressEvery = std::chrono::milliseconds(500);
 
 // Three figures that count; "-" for a percentile that has too few samples.
 Cell short_number(double value) { return Cell(value, value < 10 ? 2 : value < 100 ? 1 : 0); }
-Cell percentile_cell(const lab::Percentiles& percentiles, std::size_t at) {
+Cell percentile_cell(const evidence::Percentiles& percentiles, std::size_t at) {
   if (!percentiles.at[at]) return "-";
   return short_number(percentiles.at[at]->value);
 }
@@ -50,7 +50,8 @@ std::vector<Cell> row_of(const lab::SloRun& run) {
       Cell(summary.goodput_per_s, 2),
       summary.counted_by_server && summary.ok > 0 ? Cell(summary.output_tokens_per_s, 0) : Cell("-")};
   for (const auto* percentiles : {&summary.ttft_ms, &summary.itl_ms, &summary.e2e_ms})
-    for (std::size_t at = 0; at < lab::kReportedPermille.size(); ++at) row.push_back(percentile_cell(*percentiles, at));
+    for (std::size_t at = 0; at < evidence::kReportedPermille.size(); ++at)
+      row.push_back(percentile_cell(*percentiles, at));
   row.push_back(summary.lateness_p99_ms ? Cell(*summary.lateness_p99_ms, 2) : Cell("-"));
   return row;
 }
@@ -105,8 +106,8 @@ std::string text_of(const lab::SloOptions& options, const lab::SloResult& result
     return !run.summary.ttft_ms.at.back() || !run.summary.e2e_ms.at.back();
   });
   if (withholds) {
-    text += fmt::format("\n-: too few samples: p50 needs {}, p95 {}, p99 {}.\n", lab::samples_needed(500),
-                        lab::samples_needed(950), lab::samples_needed(990));
+    text += fmt::format("\n-: too few samples: p50 needs {}, p95 {}, p99 {}.\n", evidence::samples_needed(500),
+                        evidence::samples_needed(950), evidence::samples_needed(990));
   }
   const std::string more = outcome_lines(result), knee = lab::knee_sentence(options, result);
   if (!more.empty()) text += "\n" + more;

@@ -145,7 +145,7 @@ struct Figure {
   std::optional<double> (*of)(const RunSummary&);
 };
 
-template <Percentiles RunSummary::*kOf, std::size_t kAt>
+template <evidence::Percentiles RunSummary::*kOf, std::size_t kAt>
 std::optional<double> percentile(const RunSummary& summary) {
   const auto& at = (summary.*kOf).at[kAt];
   return at ? std::optional(at->value) : std::nullopt;
@@ -233,17 +233,17 @@ Json record_json(const SloRun& run, std::size_t number, Nanos warmup, const Load
 
 }  // namespace
 
-Json percentiles_json(const Percentiles& percentiles) {
+Json percentiles_json(const evidence::Percentiles& percentiles) {
   Json json = {{"samples", percentiles.samples}};
   if (percentiles.samples > 0)
     json.update({{"mean", percentiles.mean}, {"min", percentiles.min}, {"max", percentiles.max}});
-  for (std::size_t i = 0; i < kReportedPermille.size(); ++i) {
-    const std::string name = fmt::format("p{}", kReportedPermille[i] / 10);
+  for (std::size_t i = 0; i < evidence::kReportedPermille.size(); ++i) {
+    const std::string name = fmt::format("p{}", evidence::kReportedPermille[i] / 10);
     if (const auto& at = percentiles.at[i]) {
       json[name] = {{"ms", at->value}, {"low_ms", at->low}, {"high_ms", at->high}};
     } else {
-      json[name] = not_available(
-          fmt::format("needs {} samples, has {}", samples_needed(kReportedPermille[i]), percentiles.samples));
+      json[name] = not_available(fmt::format(
+          "needs {} samples, has {}", evidence::samples_needed(evidence::kReportedPermille[i]), percentiles.samples));
     }
   }
   return json;

@@ -18,7 +18,7 @@ struct SloLabels {
 Json slo_json(const SloOptions& options, const SloLabels& labels, const SloResult& result);
 
 // "p50": {"ms", "low_ms", "high_ms"} or not available with the number of samples it needs.
-Json percentiles_json(const Percentiles& percentiles);
+Json percentiles_json(const evidence::Percentiles& percentiles);
 
 // Each request of each run as a line of JSON; runs have to have kept them.
 std::string request_lines(const SloOptions& options, const SloResult& result);

@@ -102,11 +102,11 @@ RunSummary summarize(const LoopRun& run, const SummaryOptions& options) {
   if (summary.requests > 0)
     summary.good_part = static_cast<double>(summary.good) / static_cast<double>(summary.requests);
   if (summary.ok > 0) summary.chunks = static_cast<double>(chunks) / static_cast<double>(summary.ok);
-  summary.ttft_ms = percentiles_of(std::move(ttft));
-  summary.itl_ms = percentiles_of(std::move(itl));
-  summary.e2e_ms = percentiles_of(std::move(e2e));
+  summary.ttft_ms = evidence::percentiles_of(std::move(ttft));
+  summary.itl_ms = evidence::percentiles_of(std::move(itl));
+  summary.e2e_ms = evidence::percentiles_of(std::move(e2e));
   summary.lateness_p99_ms = p99_of(lateness);
-  summary.lateness_ms = percentiles_of(std::move(lateness));
+  summary.lateness_ms = evidence::percentiles_of(std::move(lateness));
   summary.reasons.assign(reasons.begin(), reasons.end());
   std::stable_sort(summary.reasons.begin(), summary.reasons.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });

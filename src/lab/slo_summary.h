@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "evidence/percentiles.h"
 #include "lab/load_request.h"
 #include "lab/open_loop.h"
-#include "lab/percentiles.h"
 
 namespace nmc::lab {
 
@@ -44,8 +44,8 @@ struct RunSummary {
   bool counted_by_server = false;                                      // each of them had its usage
   bool counts_cached = false;                                          // and said how much of the prompt was cached
   double chunks = 0;                                                   // a mean of them an answer
-  Percentiles ttft_ms, itl_ms, e2e_ms;                                 // of ok ones
-  Percentiles lateness_ms;                                             // of all that were sent, the warm-up's too
+  evidence::Percentiles ttft_ms, itl_ms, e2e_ms;                       // of ok ones
+  evidence::Percentiles lateness_ms;                                   // of all that were sent, the warm-up's too
   std::optional<double> lateness_p99_ms;                               // nothing: none was sent
   std::size_t without_connection = 0, failed_here = 0;
   double reader_busy = 0;

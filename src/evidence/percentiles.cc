@@ -1,10 +1,10 @@
-#include "lab/percentiles.h"
+#include "evidence/percentiles.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-namespace nmc::lab {
+namespace nmc::evidence {
 namespace {
 
 constexpr double kOutsideOneSide = 0.025;
@@ -59,4 +59,4 @@ Percentiles percentiles_of(std::vector<double> samples) {
   return result;
 }
 
-}  // namespace nmc::lab
+}  // namespace nmc::evidence

@@ -1,4 +1,4 @@
-#include "lab/percentiles.h"
+#include "evidence/percentiles.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace nmc::lab {
+namespace nmc::evidence {
 namespace {
 
 std::vector<double> count_to(std::size_t n) {
@@ -68,4 +68,4 @@ TEST(PercentilesTest, TheIntervalHoldsTheTruthInNinetyFiveOfAHundredRuns) {
 }
 
 }  // namespace
-}  // namespace nmc::lab
+}  // namespace nmc::evidence

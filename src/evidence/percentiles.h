@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-namespace nmc::lab {
+namespace nmc::evidence {
 
 // p50, p95, p99 as thousandths, so that ranks are exact.
 inline constexpr std::array<unsigned, 3> kReportedPermille = {500, 950, 990};
@@ -37,4 +37,4 @@ struct RankInterval {
 };
 RankInterval rank_interval(std::size_t n, unsigned permille);
 
-}  // namespace nmc::lab
+}  // namespace nmc::evidence
