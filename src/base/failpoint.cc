@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <map>
+#include <thread>
 
 #include "base/mutex.h"
 
@@ -18,11 +19,14 @@ std::atomic<bool> failpoints_armed{false};
 
 namespace {
 
+constexpr std::uint64_t kDelayMsMax = 60'000;
+
 struct Armed {
   FailpointAction action = FailpointAction::kCount;
   std::uint64_t skip = 0;  // passes before the first that acts
   std::uint64_t left = 0;  // passes that still act; unused when for_ever
   bool for_ever = false;
+  std::uint64_t delay_ms = 0;
   std::uint64_t fired = 0;
   std::function<void()> callback;
 };
@@ -57,8 +61,9 @@ Result<void> arm_from_text(std::string_view entry, std::string_view process) {
   const bool ours = colon == std::string_view::npos || name.substr(0, colon) == process;
   if (colon != std::string_view::npos) name.remove_prefix(colon + 1);
   std::string_view action = equals == std::string_view::npos ? "" : entry.substr(equals + 1);
-  std::uint64_t times = 1, skipped = 0;
-  if (!cut_number(action, '@', skipped) || !cut_number(action, '*', times)) action = "";
+  std::uint64_t times = 1, skipped = 0, delay_ms = 0;
+  if (!cut_number(action, '@', skipped) || !cut_number(action, '*', times) || !cut_number(action, ':', delay_ms))
+    action = "";
   FailpointAction parsed;
   if (action == "error")
     parsed = FailpointAction::kError;
@@ -68,18 +73,21 @@ Result<void> arm_from_text(std::string_view entry, std::string_view process) {
     parsed = FailpointAction::kStop;
   else if (action == "count")
     parsed = FailpointAction::kCount;
+  else if (action == "delay" && delay_ms <= kDelayMsMax)
+    parsed = FailpointAction::kDelay;
   else
     return invalid_argument(
-        "NANO_MOONCAKE_FAILPOINTS: \"{}\": expected [process:]name=error|exit|stop|count[*times][@skipped]", entry);
+        "NANO_MOONCAKE_FAILPOINTS: \"{}\": expected [process:]name=error|exit|stop|count|delay:MS[*times][@skipped]",
+        entry);
   if (name.empty()) return invalid_argument("NANO_MOONCAKE_FAILPOINTS: \"{}\": expected a name", entry);
-  if (ours) arm_failpoint(name, parsed, times, nullptr, skipped);
+  if (ours) arm_failpoint(name, parsed, times, nullptr, skipped, delay_ms);
   return {};
 }
 
 }  // namespace
 
 void arm_failpoint(std::string_view name, FailpointAction action, std::uint64_t times, std::function<void()> callback,
-                   std::uint64_t skipped) {
+                   std::uint64_t skipped, std::uint64_t delay_ms) {
   Table& all = table();
   MutexLock lock(all.mutex);
   Armed& armed = all.armed[std::string(name)];
@@ -87,6 +95,7 @@ void arm_failpoint(std::string_view name, FailpointAction action, std::uint64_t 
   armed.skip = skipped;
   armed.left = times;
   armed.for_ever = times == 0;
+  armed.delay_ms = delay_ms;
   armed.callback = std::move(callback);
   internal::failpoints_armed.store(true, std::memory_order_relaxed);
 }
@@ -138,6 +147,7 @@ std::uint64_t failpoint_fired(std::string_view name) {
 std::optional<Error> internal::pass_failpoint(std::string_view name) {
   FailpointAction action;
   std::function<void()> callback;
+  std::chrono::milliseconds delay{0};
   {
     Table& all = table();
     MutexLock lock(all.mutex);
@@ -157,9 +167,11 @@ std::optional<Error> internal::pass_failpoint(std::string_view name) {
     }
     action = armed.action;
     callback = armed.callback;
+    delay = std::chrono::milliseconds(armed.delay_ms);
   }
   if (callback) callback();
   if (action == FailpointAction::kExit) ::_exit(137);
+  if (action == FailpointAction::kDelay) std::this_thread::sleep_for(delay);
   if (action == FailpointAction::kStop) ::kill(::getpid(), SIGSTOP);
   if (action == FailpointAction::kError) {
     return Error{ErrorCode::kUnavailable, fmt::format("injected at {}", name)};

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace nmc {
 namespace {
@@ -52,6 +53,16 @@ TEST_F(Failpoints, GiveAnErrorThatNamesThem) {
   ASSERT_TRUE(hit);
   EXPECT_EQ(hit->code, ErrorCode::kUnavailable);
   EXPECT_EQ(hit->message, "injected at disk.append");
+}
+
+TEST_F(Failpoints, TakeLongerWhereADelayIsArmed) {
+  ASSERT_TRUE(arm("a=delay:30*2"));
+  const Stopwatch watch;
+  EXPECT_EQ(hits_of("a", 5), 0);
+  EXPECT_GE(watch.elapsed(), std::chrono::milliseconds(60));
+  EXPECT_EQ(failpoint_fired("a"), 2u);
+  EXPECT_FALSE(arm("a=delay:60001"));
+  EXPECT_FALSE(arm("a=delay:x"));
 }
 
 TEST_F(Failpoints, ActSoManyTimesAndCountOnlyThose) {

@@ -39,6 +39,8 @@ Command capacity_command();
 Command route_sim_command();
 Command slo_command();
 Command plot_command();
+Command experiments_command();
+Command experiment_case_command();
 Command rebuild_results_command();
 Command http_metadata_server_command();
 Command master_command();

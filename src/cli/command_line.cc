@@ -1,5 +1,7 @@
 #include "cli/command_line.h"
 
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
@@ -112,7 +114,12 @@ Result<CommandLine> parse_command_line(const Command& command, std::span<const s
     if (command.operands.empty() || word.starts_with('-')) return unknown_word(command, word);
   }
   if (!command.operands.empty() && line.operands.empty()) return invalid_argument("expected {}", command.operands);
+  const auto is_list = [&](const std::string& name) {
+    return std::ranges::any_of(
+        command.settings, [&](const Setting& setting) { return setting.name == name && setting.kind == Kind::kWords; });
+  };
   for (auto& [name, values] : given) {
+    if (values.size() > 1 && is_list(name)) values = {fmt::format("{}", fmt::join(values, ","))};
     if (values.size() > 1) return invalid_argument("--{}: given {} times, expected once", name, values.size());
     if (values.empty()) continue;
     if (name == kConfig && values.front().empty()) return invalid_argument("--{}: expected the name of a file", name);

@@ -41,6 +41,15 @@ TEST(CommandLineTest, TakesValuesInBothSpellings) {
   EXPECT_EQ(line->config, "x.json");
 }
 
+TEST(CommandLineTest, AListMayBeGivenInPieces) {
+  Command command = sample();
+  command.settings.push_back({.name = "word", .kind = Kind::kWords, .help = "Words."});
+  const std::vector<std::string> words = {"--word", "a", "--word=b,c"};
+  const auto line = parse_command_line(command, words);
+  ASSERT_TRUE(line.has_value()) << line.error().message;
+  EXPECT_EQ(line->flags.at("word"), "a,b,c");
+}
+
 TEST(CommandLineTest, AnEmptyValueIsOne) {
   const auto line = parse({"--prompt=", "--port=", "--log-level", ""});
   ASSERT_TRUE(line.has_value()) << line.error().message;

@@ -117,11 +117,13 @@ std::vector<Command> all_commands() {
       capacity_command(),
       route_sim_command(),
       plot_command(),
+      experiments_command(),
       rebuild_results_command(),
       master_command(),
       http_metadata_server_command(),
       worker_command(),
       keeper_command(),
+      experiment_case_command(),
   };
 }
 

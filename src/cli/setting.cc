@@ -84,6 +84,18 @@ std::optional<Value> parse_integers(const Setting& setting, std::string_view tex
   return numbers;
 }
 
+std::optional<Value> parse_words(const Setting& setting, std::string_view text) {
+  const Value value = std::string(text);
+  for (bool more = true; more;) {
+    const std::size_t comma = text.find(',');
+    const std::string_view word = text.substr(0, comma);
+    if (word.empty() || (!setting.choices.empty() && !holds(setting.choices, word))) return std::nullopt;
+    more = comma != std::string_view::npos;
+    if (more) text.remove_prefix(comma + 1);
+  }
+  return value;
+}
+
 std::optional<Value> parse_switch(std::string_view text) {
   const std::string word = lower(text);
   if (word == "true" || word == "1" || word == "yes" || word == "on") return true;
@@ -101,6 +113,7 @@ std::optional<Value> parse_by_kind(const Setting& setting, std::string_view text
     case Kind::kChoice:
       if (!holds(setting.choices, text)) return std::nullopt;
       return std::string(text);
+    case Kind::kWords: return parse_words(setting, text);
     case Kind::kInteger: {
       const std::optional<std::int64_t> number = parse_number<std::int64_t>(text);
       if (!number || !in_range(setting, *number)) return std::nullopt;
@@ -175,6 +188,10 @@ std::string expectation(const Setting& setting) {
       }
       return fmt::format("one of {}", fmt::join(supported, ", "));
     }
+    case Kind::kWords:
+      return setting.choices.empty()
+                 ? std::string("words separated by commas")
+                 : fmt::format("one or more of {}, separated by commas", fmt::join(setting.choices, ", "));
     case Kind::kInteger: return "a whole number " + range_words(setting, plain);
     case Kind::kIntegers: return "whole numbers " + range_words(setting, plain) + ", separated by commas";
     case Kind::kBytes: return "bytes " + range_words(setting, bytes) + ", plain or with KiB, MiB, GiB or TiB";
@@ -198,8 +215,8 @@ Result<Value> value_from_json(const Setting& setting, const Json& json, std::str
   const bool with_unit = setting.kind == Kind::kBytes || setting.kind == Kind::kDuration;
   const bool number = json.is_number_integer() || (json.is_number() && decimal);
   const bool wants_number = setting.kind == Kind::kInteger || decimal || with_unit || setting.kind == Kind::kIntegers;
-  const bool wants_text =
-      setting.kind == Kind::kText || setting.kind == Kind::kChoice || with_unit || setting.kind == Kind::kIntegers;
+  const bool wants_text = setting.kind == Kind::kText || setting.kind == Kind::kChoice ||
+                          setting.kind == Kind::kWords || with_unit || setting.kind == Kind::kIntegers;
   if (json.is_null()) return Value();
   if (json.is_string() && wants_text) return parse_value(setting, json.get<std::string>(), where);
   if (number && wants_number) return parse_value(setting, dump_json(json), where);

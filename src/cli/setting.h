@@ -17,6 +17,7 @@ namespace nmc::cli {
 enum class Kind {
   kText,
   kChoice,    // one of `choices`
+  kWords,     // one or more, of `choices` if there are some, separated by commas; as a flag also given several times
   kInteger,   // low .. high
   kIntegers,  // one or more of those, separated by commas
   kBytes,     // an integer, or one with KiB, MiB, GiB, TiB (k, m, g, t)
@@ -27,7 +28,8 @@ enum class Kind {
 };
 
 // monostate: not set, and without a default.
-using Value = std::variant<std::monostate, std::string, std::int64_t, double, bool, std::vector<std::int64_t>>;
+using Value = std::variant<std::monostate, std::string, std::int64_t, double, bool,
+                           std::vector<std::int64_t>>;  // kWords: joined by commas
 
 enum class Source {
   kEverywhere,      // flag, environment, file

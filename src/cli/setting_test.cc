@@ -57,6 +57,19 @@ TEST(Setting, ListsOfNumbersAreCommaSeparated) {
   }
 }
 
+TEST(Setting, ListsOfWordsAreCommaSeparatedAndKnown) {
+  Setting setting = of_kind(Kind::kWords);
+  setting.choices.clear();
+  EXPECT_EQ(parse_value(setting, "a,b", "x"), Value(std::string("a,b")));
+  for (const char* text : {"", ",", "a,", ",a", "a,,b"}) {
+    EXPECT_FALSE(parse_value(setting, text, "x").has_value()) << text;
+  }
+  setting.choices = {"a", "b"};
+  EXPECT_TRUE(parse_value(setting, "b,a", "x").has_value());
+  EXPECT_EQ(error_of(parse_value(setting, "a,c", "--x")),
+            "--x: \"a,c\": expected one or more of a, b, separated by commas");
+}
+
 TEST(Setting, SecondsAreFiniteAndInRange) {
   const Setting setting = of_kind(Kind::kSeconds);
   EXPECT_EQ(parse_value(setting, "0.25", "x"), Value(0.25));

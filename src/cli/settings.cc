@@ -95,6 +95,15 @@ std::int64_t Settings::integer(std::string_view name) const { return std::get<st
 const std::vector<std::int64_t>& Settings::integers(std::string_view name) const {
   return std::get<std::vector<std::int64_t>>(find(name).value);
 }
+std::vector<std::string> Settings::words(std::string_view name) const {
+  std::vector<std::string> words;
+  if (!has(name)) return words;
+  std::string_view text = this->text(name);
+  for (std::size_t comma; (comma = text.find(',')) != std::string_view::npos; text.remove_prefix(comma + 1))
+    words.emplace_back(text.substr(0, comma));
+  words.emplace_back(text);
+  return words;
+}
 double Settings::seconds(std::string_view name) const { return std::get<double>(find(name).value); }
 bool Settings::on(std::string_view name) const { return std::get<bool>(find(name).value); }
 

@@ -38,8 +38,9 @@ class Settings {
   std::uint64_t bytes(std::string_view name) const { return static_cast<std::uint64_t>(integer(name)); }
   std::size_t count(std::string_view name) const { return static_cast<std::size_t>(integer(name)); }
   const std::vector<std::int64_t>& integers(std::string_view name) const;
-  double seconds(std::string_view name) const;  // kSeconds, kNumber
-  bool on(std::string_view name) const;         // kSwitch
+  std::vector<std::string> words(std::string_view name) const;  // none where it isn't set
+  double seconds(std::string_view name) const;                  // kSeconds, kNumber
+  bool on(std::string_view name) const;                         // kSwitch
 
   // "--model" or wherever the value came from, to start a message with.
   std::string where(std::string_view name) const;

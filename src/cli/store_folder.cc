@@ -89,6 +89,21 @@ Result<StoreFolder> StoreFolder::choose(const std::optional<Path>& given, std::u
   return StoreFolder(root / name, root, port == 0);
 }
 
+std::vector<Path> abandoned_store_folders() {
+  std::vector<Path> found;
+  std::error_code ignored;
+  const std::string name = fmt::format("nano-mooncake-{}", ::geteuid());
+  for (const Path& root : {Path(kMemory) / name, std::filesystem::temp_directory_path(ignored) / name}) {
+    for (const auto& entry : std::filesystem::directory_iterator(root, ignored)) {
+      if (!entry.path().filename().string().starts_with(kOncePrefix)) continue;
+      const UniqueFd lock(
+          ::open((entry.path() / store::NodeServer::kLockName).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+      if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) found.push_back(entry.path());
+    }
+  }
+  return found;
+}
+
 StoreFolder::StoreFolder(StoreFolder&& other) noexcept
     : path_(std::exchange(other.path_, {})),
       root_(std::exchange(other.root_, {})),

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/files.h"
 #include "base/result.h"
@@ -28,5 +29,9 @@ class StoreFolder {
   Path root_;          // of this user's folders; empty: the folder was given
   bool ends_ = false;  // with us
 };
+
+// Folders of this user's private masters (port 0) that no master holds: what killed ones left, or one that is just
+// starting.
+std::vector<Path> abandoned_store_folders();
 
 }  // namespace nmc::cli

@@ -81,7 +81,8 @@ bool ends_earlier(const ExperimentReport& a, const ExperimentReport& b) {
   return std::tie(a.ended_at, a.run_id) < std::tie(b.ended_at, b.run_id);
 }
 
-// A report's path as a record has it: from the registry's folder if it lies below that, else absolute.
+}  // namespace
+
 std::string path_from(const Path& index, const Path& report) {
   const Path folder = std::filesystem::weakly_canonical(folder_of(index));
   const Path absolute = std::filesystem::weakly_canonical(report);
@@ -89,8 +90,6 @@ std::string path_from(const Path& index, const Path& report) {
   const bool below = !relative.empty() && *relative.begin() != "..";
   return (below ? relative : absolute).string();
 }
-
-}  // namespace
 
 RegistryRecord record_of(const ExperimentReport& report, std::string path) {
   const auto& [tier, build, machine, model] = report.provenance;

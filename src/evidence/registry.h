@@ -30,6 +30,10 @@ struct RegistryRecord {
   bool operator==(const RegistryRecord&) const = default;
 };
 
+// A report's path as a record of the registry at `index` has it: from its folder if the report lies below that, else
+// absolute.
+std::string path_from(const Path& index, const Path& report);
+
 RegistryRecord record_of(const ExperimentReport& report, std::string path);
 
 // With "schema" first and "record_digest" last, the canonical digest of the rest.

@@ -197,6 +197,15 @@ std::optional<double> RequestRow::metric(std::string_view name) const {
   return found == metrics.end() ? std::nullopt : std::optional(found->second);
 }
 
+Json case_json(const CaseRow& row) { return json_of(row); }
+
+Result<CaseRow> parse_case(const Json& json, std::string_view name) {
+  std::optional<Error> fault;
+  CaseRow row = read_case(JsonReader(json, "", &fault));
+  if (fault) return Failure(std::move(*fault).with_context(name));
+  return row;
+}
+
 Json report_json(const ExperimentReport& report) {
   Json json = {{"schema", kReportSchema},         {"run_id", report.run_id},
                {"started_at", report.started_at}, {"ended_at", report.ended_at},

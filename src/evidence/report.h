@@ -161,6 +161,10 @@ Json report_json(const ExperimentReport& report);
 Result<ExperimentReport> parse_report(const Json& json, std::string_view name);
 Result<ExperimentReport> read_report(const Path& path);
 
+// A case by itself: as a report has it.
+Json case_json(const CaseRow& row);
+Result<CaseRow> parse_case(const Json& json, std::string_view name);
+
 // "20261201T085012345Z-1f3a5c7e" and "2026-12-01T08:50:12.345Z" of now.
 std::string new_run_id();
 std::string utc_now();
