@@ -5,12 +5,11 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
 import evidence_reports as evidence
-from pd_cluster import abandoned_folders, descendants, expect_gone
+from pd_cluster import abandoned_folders, descendants, eventually, expect_gone
 
 COUNTS = ("prompt_tokens", "computed_tokens", "saved_tokens", "output_tokens", "hit_blocks")
 
@@ -50,8 +49,9 @@ def smoke(bin_dir, tmp_path_factory):
     reports = []
     for number, seed in enumerate((1, 1, 2)):
         output = folder / f"{number}.json"
-        subprocess.run([bin_dir / "nano-mooncake-experiments", "--suite", "smoke", "--repeats", "2", "--seed", str(seed),
-                        "--output", output, "--index", folder / "index.jsonl", "--quiet"], check=True, timeout=300)
+        command = [bin_dir / "nano-mooncake-experiments", "--suite", "smoke", "--repeats", "2", "--seed", str(seed),
+                   "--output", output, "--index", folder / "index.jsonl", "--quiet"]
+        subprocess.run(command, check=True, timeout=300)
         reports.append(json.loads(output.read_text()))
     return folder, reports
 
@@ -109,12 +109,14 @@ def test_summaries_have_sample_counts(smoke):
 
 def test_every_fault_hits_the_process_it_is_meant_for_and_leaves_nothing(experiments):
     folders = abandoned_folders()
-    faults = ("prefill-crash", "transfer-crash", "decode-crash", "worker-stall", "timeout", "cancellation", "shm-cleanup",
-              "corrupt-entry", "slow-transfer")
-    _, report = experiments("--repeats", 1, "--max-new-tokens", 2, *(word for name in faults for word in ("--fault", name)))
+    faults = ("prefill-crash", "transfer-crash", "decode-crash", "worker-stall", "timeout", "cancellation",
+              "shm-cleanup", "corrupt-entry", "slow-transfer")
+    flags = [word for name in faults for word in ("--fault", name)]
+    _, report = experiments("--repeats", 1, "--max-new-tokens", 2, *flags)
     rows = {row["fault"]: row for row in report["cases"] if row["fault"] != "none"}
     assert set(rows) == set(faults)
-    alone = {(row["workload"], row["lifecycle"], row["ratio"]): row for row in report["cases"] if row["fault"] == "none"}
+    alone = {(row["workload"], row["lifecycle"], row["ratio"]): row
+             for row in report["cases"] if row["fault"] == "none"}
     for name, row in rows.items():
         found = row["fault_evidence"]
         assert row["status"] == "done", row["reason"]
@@ -146,16 +148,16 @@ def test_faults_of_the_surroundings_stay_outside(experiments):
 def test_interrupted_it_keeps_complete_cases_and_ends_all_it_started(bin_dir, tmp_path):
     folders = abandoned_folders()
     output = tmp_path / "report.json"
-    process = subprocess.Popen([bin_dir / "nano-mooncake-experiments", "--workload", "high-reuse,long-decode", "--fault",
-                                "slow-transfer", "--mode", "pd-global", "--repeats", "50", "--output", output, "--index",
-                                tmp_path / "index.jsonl"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    command = [bin_dir / "nano-mooncake-experiments", "--workload", "high-reuse,long-decode", "--fault", "slow-transfer",
+               "--mode", "pd-global", "--repeats", "50", "--output", output, "--index", tmp_path / "index.jsonl"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     seen = set()
-    for _ in range(6000):
-        below = descendants(process.pid)
-        seen.update(below)
-        if len(seen) > 12:  # the second case or a later one
-            break
-        time.sleep(0.005)
+
+    def in_a_later_case():
+        seen.update(descendants(process.pid))
+        return len(seen) > 12
+
+    eventually(in_a_later_case, lambda: f"{len(seen)} processes")
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
@@ -181,8 +183,8 @@ def test_a_case_that_cannot_be_run_says_why_and_the_others_count(experiments, tm
 
 def test_a_case_that_takes_too_long_is_given_up(experiments):
     folders = abandoned_folders()
-    _, report = experiments("--workload", "high-reuse", "--mode", "pd-global", "--fault", "slow-transfer", "--repeats", 1,
-                            "--case-timeout-s", 1, code=3)
+    _, report = experiments("--workload", "high-reuse", "--mode", "pd-global", "--fault", "slow-transfer",
+                            "--repeats", 1, "--case-timeout-s", 1, code=3)
     row = next(row for row in report["cases"] if row["fault"] == "slow-transfer")
     assert (row["status"], row["reason"]) == ("failed", "it took longer than 1 s")
     assert row["resources"]["orphan_processes"] == 0
