@@ -149,8 +149,8 @@ def test_interrupted_it_keeps_complete_cases_and_ends_all_it_started(bin_dir, tm
     folders = abandoned_folders()
     output = tmp_path / "report.json"
     command = [bin_dir / "nano-mooncake-experiments", "--workload", "high-reuse,long-decode", "--fault",
-               "slow-transfer",
-               "--mode", "pd-global", "--repeats", "50", "--output", output, "--index", tmp_path / "index.jsonl"]
+               "slow-transfer", "--mode", "pd-global", "--repeats", "50", "--output", output, "--index",
+               tmp_path / "index.jsonl"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     seen = set()
 

@@ -42,6 +42,7 @@ Command plot_command();
 Command experiments_command();
 Command experiment_case_command();
 Command rebuild_results_command();
+Command local_hf_benchmark_command();
 Command http_metadata_server_command();
 Command master_command();
 Command worker_command();

@@ -48,4 +48,7 @@ Result<SuiteResult> run_suite(const SuiteOptions& options, const StopSignal& sto
 Result<evidence::ExperimentReport> file_report(const evidence::ExperimentReport& report, const Path& output,
                                                const Path& index);
 
+// For people: a line a case, its repeats together, and where the report is.
+std::string experiments_text(const evidence::ExperimentReport& report, const Path& output);
+
 }  // namespace nmc::cli

@@ -119,6 +119,7 @@ std::vector<Command> all_commands() {
       plot_command(),
       experiments_command(),
       rebuild_results_command(),
+      local_hf_benchmark_command(),
       master_command(),
       http_metadata_server_command(),
       worker_command(),
