@@ -1,8 +1,16 @@
 // Settings that the commands about evidence have in common.
 #pragma once
 
+#include <string>
+#include <vector>
+
+#include "base/result.h"
 #include "cli/serving_settings.h"
 #include "cli/setting.h"
+#include "cli/settings.h"
+#include "evidence/cohort.h"
+#include "evidence/registry.h"
+#include "evidence/verdict.h"
 
 namespace nmc::cli {
 
@@ -11,5 +19,19 @@ Setting index_setting(std::string help);
 
 // `own` and what every command takes: --quiet and the log level; with `rows` also --format and --output.
 std::vector<Setting> with_common_settings(std::vector<Setting> own, bool rows);
+
+// The same for a command that judges or explains: --output gets JSON whatever --format says (write_verdict()).
+std::vector<Setting> with_verdict_settings(std::vector<Setting> own);
+
+// --budget and --profile, of a gate or an explanation.
+Setting budget_setting();
+Setting profile_setting(std::string name = "profile");
+
+// The runs of --index. Records that can't be used are told of on standard error.
+Result<evidence::History> history_of(const Settings& settings);
+// A cohort of its runs; kNotFound for an index without one that can be judged.
+Result<evidence::Cohort> cohort_of(const evidence::History& history, const Settings& settings);
+
+int exit_code_of(evidence::Verdict verdict);
 
 }  // namespace nmc::cli

@@ -151,6 +151,13 @@ Result<void> write_report(const Report& report, const Settings& settings) {
   return write_standard_output(text);
 }
 
+Result<void> write_verdict(const Report& report, const Settings& settings) {
+  if (settings.has("output"))
+    NMC_RETURN_IF_ERROR(write_file_atomic(settings.text("output"), render_report(report, Format::kJson)));
+  if (settings.on("quiet")) return {};
+  return write_standard_output(render_report(report, parse_format(settings.text("format"))));
+}
+
 Result<void> write_standard_output(std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (!written || std::fflush(stdout) != 0) return Failure(os_error("write", "standard output"));

@@ -56,6 +56,9 @@ std::string render_report(const Report& report, Format format);
 // Renders by --format and writes to --output or standard output. kIo when that can't be written.
 Result<void> write_report(const Report& report, const Settings& settings);
 
+// For what is judged or explained: JSON to --output, and by --format to standard output, unless --quiet.
+Result<void> write_verdict(const Report& report, const Settings& settings);
+
 Result<void> write_standard_output(std::string_view text);
 
 }  // namespace nmc::cli

@@ -18,6 +18,8 @@ constexpr Nanos kQuietWait = std::chrono::seconds(20);  // a worker that stands 
 constexpr auto kQuietRetry = std::chrono::milliseconds(2);
 constexpr std::size_t kEndlessTokens = 100'000;  // of an answer that is to be cut off, unless the context ends before
 
+constexpr std::size_t kFillersAtOnce = 16;  // written to memory before the disk has to have them
+
 double rounded(double value) { return std::round(value * 1e6) / 1e6; }
 
 std::string digest_of_tokens(const std::vector<engine::TokenId>& tokens) {
@@ -155,9 +157,11 @@ class CaseRun {
   Result<void> reach_lifecycle() {
     if (options_.key.lifecycle == "cold") return {};
     std::vector<Asked> before;
-    for (const auto& wave : workload_.waves) NMC_RETURN_IF_ERROR(ask_wave(wave, "before-", before));
+    for (const auto& wave : workload_.waves) {
+      NMC_RETURN_IF_ERROR(ask_wave(wave, "before-", before));
+      NMC_RETURN_IF_ERROR(store_.flush());  // what a slow disk can't keep up with would be dropped
+    }
     wait_until_quiet();
-    NMC_RETURN_IF_ERROR(store_.flush());
     return options_.key.lifecycle == "warm" ? Result<void>() : fill_memory();
   }
 
@@ -168,6 +172,7 @@ class CaseRun {
     for (std::size_t i = 0; i < blocks; ++i) {
       const std::string key = fmt::format("experiment/filler/{}", i);
       NMC_RETURN_IF_ERROR(store_.put(store::ObjectClass::kBlock, key, zeros));
+      if (i % kFillersAtOnce == 0) NMC_RETURN_IF_ERROR(store_.flush());
     }
     return store_.flush();
   }

@@ -1,0 +1,15 @@
+// Verdicts of gates, and what explains them, as commands print them.
+#pragma once
+
+#include "cli/output.h"
+#include "evidence/acceptance.h"
+#include "evidence/budget.h"
+#include "evidence/fault_budget.h"
+
+namespace nmc::cli {
+
+Report pressure_report(const evidence::PressureVerdict& verdict);
+Report fault_report(const evidence::FaultVerdict& verdict);
+Report acceptance_report(const evidence::Acceptance& acceptance);
+
+}  // namespace nmc::cli

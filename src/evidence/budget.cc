@@ -1,0 +1,297 @@
+#include "evidence/budget.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "evidence/json_reader.h"
+#include "evidence/metrics.h"
+#include "evidence/percentiles.h"
+
+namespace nmc::evidence {
+namespace {
+
+constexpr std::string_view kCaseMetrics[] = {"rejected",        "finished",         "worker_utilization",
+                                             "leaked_handles",  "residual_slots",   "quarantined_entries",
+                                             "worker_failures", "orphan_processes", "orphan_shm"};
+
+bool is_known_metric(std::string_view name) {
+  return find_request_metric(name) != nullptr || std::ranges::count(kCaseMetrics, name) > 0;
+}
+
+Json json_of(const Selector& selector) {
+  Json json = Json::object();
+  const auto add = [&](const char* name, const std::string& word) {
+    if (!word.empty()) json[name] = word;
+  };
+  add("workload", selector.workload);
+  add("mode", selector.mode);
+  add("transfer", selector.transfer);
+  add("ratio", selector.ratio);
+  add("lifecycle", selector.lifecycle);
+  return json;
+}
+
+Selector read_selector(const JsonReader& json) {
+  const auto word = [&](const char* name) { return json.has(name) ? json.text(name) : std::string(); };
+  return {word("workload"), word("mode"), word("transfer"), word("ratio"), word("lifecycle")};
+}
+
+BudgetRule read_rule(const JsonReader& json) {
+  BudgetRule rule{.id = json.text("id"),
+                  .metric = json.text("metric"),
+                  .statistic = json.text_of("statistic", {"p50", "p95", "p99", "mean", "max", "sum"}),
+                  .selector = read_selector(json.member("selector")),
+                  .over = {},
+                  .limit = json.number("limit"),
+                  .at_least = json.text_of("direction", {"at_most", "at_least"}) == "at_least",
+                  .min_samples = json.count("min_samples"),
+                  .calibrated = {}};
+  if (!json.faulty() && !is_known_metric(rule.metric)) json.refuse("metric", "a metric of requests or of cases");
+  if (json.has("over")) rule.over = read_selector(json.member("over"));
+  if (json.has("calibrated")) {
+    const JsonReader calibrated = json.member("calibrated");
+    rule.calibrated = BudgetRule::Calibrated{.limit = calibrated.number("limit"), .runs = {}};
+    for (const JsonReader& run : calibrated.items("runs"))
+      rule.calibrated->runs.emplace_back(run.text("run_id"), run.number("value"));
+  }
+  return rule;
+}
+
+Json json_of(const BudgetRule& rule) {
+  Json json = {{"id", rule.id},
+               {"metric", rule.metric},
+               {"statistic", rule.statistic},
+               {"selector", json_of(rule.selector)},
+               {"over", rule.over ? json_of(*rule.over) : Json(nullptr)},
+               {"direction", rule.at_least ? "at_least" : "at_most"},
+               {"limit", rule.limit},
+               {"min_samples", rule.min_samples},
+               {"calibrated", nullptr}};
+  if (rule.calibrated) {
+    json["calibrated"] = {{"limit", rule.calibrated->limit}, {"runs", Json::array()}};
+    for (const auto& [run, value] : rule.calibrated->runs)
+      json["calibrated"]["runs"].push_back({{"run_id", run}, {"value", value}});
+  }
+  return json;
+}
+
+// Of one case: of each request, of each worker, or one number.
+void add_samples(const std::string& metric, const CaseRow& row, std::vector<double>& samples) {
+  if (find_request_metric(metric) != nullptr) {
+    for (const RequestRow& request : row.requests) {
+      if (const auto value = request.metric(metric)) samples.push_back(*value);
+    }
+  } else if (metric == "rejected" || metric == "finished") {
+    samples.push_back(static_cast<double>(std::ranges::count(row.requests, metric, &RequestRow::outcome)));
+  } else if (metric == "worker_utilization") {
+    for (const WorkerRow& worker : row.workers) samples.push_back(worker.worker_utilization);
+  } else if (const auto found = row.resources.find(metric); found != row.resources.end()) {
+    samples.push_back(static_cast<double>(found->second));
+  }
+}
+
+std::optional<double> statistic_of(const std::string& statistic, std::vector<double> samples) {
+  const auto sum = [&] {
+    double total = 0;
+    for (const double sample : samples) total += sample;
+    return total;
+  };
+  if (statistic == "sum") return sum();
+  if (statistic == "mean") return sum() / static_cast<double>(samples.size());
+  if (statistic == "max") return std::ranges::max(samples);
+  const Percentiles percentiles = percentiles_of(std::move(samples));
+  for (std::size_t i = 0; i < kReportedPermille.size(); ++i) {
+    if (statistic == fmt::format("p{}", kReportedPermille[i] / 10) && percentiles.at[i])
+      return percentiles.at[i]->value;
+  }
+  return std::nullopt;
+}
+
+Measured measure_selected(const BudgetRule& rule, const Selector& selector,
+                          std::span<const ExperimentReport* const> runs) {
+  std::vector<double> samples;
+  bool any = false;
+  for (const ExperimentReport* run : runs) {
+    for (const CaseRow& row : run->cases) {
+      if (!row.done() || !selector.takes(row.key)) continue;
+      any = true;
+      add_samples(rule.metric, row, samples);
+    }
+  }
+  Measured measured{.value = {}, .samples = samples.size(), .why = ""};
+  if (!any) {
+    measured.why = "no case of that kind was run";
+  } else if (samples.empty() || samples.size() < rule.min_samples) {
+    measured.why = fmt::format("{} samples, {} needed", samples.size(), std::max<std::uint64_t>(rule.min_samples, 1));
+  } else {
+    measured.value = statistic_of(rule.statistic, std::move(samples));
+    if (!measured.value)
+      measured.why = fmt::format("{} samples are too few for a {}", measured.samples, rule.statistic);
+  }
+  return measured;
+}
+
+RuleVerdict judge(const BudgetRule& rule, const Cohort& cohort, bool calibrated_here, bool require_calibrated) {
+  RuleVerdict verdict{.rule = rule, .measured = measure(rule, cohort.runs)};
+  if (!calibrated_here) verdict.rule.calibrated.reset();
+  if (require_calibrated && rule.is_machines_own() && !verdict.rule.calibrated) {
+    verdict.reason = "its limit isn't calibrated for this machine";
+    return verdict;
+  }
+  if (!verdict.measured.value) {
+    verdict.reason = verdict.measured.why;
+    return verdict;
+  }
+  const double value = *verdict.measured.value, limit = verdict.rule.effective_limit();
+  const bool passes = rule.at_least ? value >= limit : value <= limit;
+  verdict.verdict = passes ? Verdict::kPass : Verdict::kFail;
+  if (!passes)
+    verdict.reason = fmt::format("{:g}, expected {} {:g}", value, rule.at_least ? "at least" : "at most", limit);
+  return verdict;
+}
+
+}  // namespace
+
+bool Selector::takes(const CaseKey& key) const {
+  const auto fits = [](const std::string& wanted, const std::string& word) { return wanted.empty() || wanted == word; };
+  return key.fault == "none" && fits(workload, key.workload) && fits(mode, key.mode) && fits(transfer, key.transfer) &&
+         fits(ratio, key.ratio) && fits(lifecycle, key.lifecycle);
+}
+
+bool BudgetRule::is_machines_own() const {
+  const Metric* const found = find_request_metric(metric);
+  return !over && ((found != nullptr && found->unit == "ms") || metric == "worker_utilization");
+}
+
+Result<Budget> parse_budget(const Json& json, std::string_view name) {
+  std::optional<Error> fault;
+  const JsonReader root(json, "", &fault);
+  const std::string schema = root.text("schema");
+  if (!fault && schema != kBudgetSchema)
+    return version_mismatch("{}: `schema`: expected \"{}\", got \"{}\"", name, kBudgetSchema, schema);
+  Budget budget;
+  const Json profiles = root.object("profiles");
+  const JsonReader reader(profiles, "profiles", &fault);
+  for (const auto& [profile, rules] : profiles.items()) {
+    for (const JsonReader& rule : reader.items(profile)) budget.profiles[profile].push_back(read_rule(rule));
+  }
+  if (root.has("calibration")) {
+    const JsonReader calibration = root.member("calibration");
+    budget.calibration = Budget::Calibration{.machine = calibration.hex_digest("machine"),
+                                             .margin = calibration.number("margin"),
+                                             .runs = calibration.text_list("runs")};
+  }
+  if (fault) return Failure(std::move(*fault).with_context(name));
+  return budget;
+}
+
+Result<Budget> read_budget(const Path& path) {
+  NMC_ASSIGN_OR_RETURN(const std::string text, read_file(path, std::uint64_t{64} << 20));
+  NMC_ASSIGN_OR_RETURN(const Json json, parse_json(text, path.string()));
+  return parse_budget(json, path.string());
+}
+
+Json budget_json(const Budget& budget) {
+  Json json = {{"schema", kBudgetSchema}, {"profiles", Json::object()}, {"calibration", nullptr}};
+  for (const auto& [profile, rules] : budget.profiles) {
+    json["profiles"][profile] = Json::array();
+    for (const BudgetRule& rule : rules) json["profiles"][profile].push_back(json_of(rule));
+  }
+  if (budget.calibration) {
+    json["calibration"] = {{"machine", budget.calibration->machine},
+                           {"margin", budget.calibration->margin},
+                           {"runs", budget.calibration->runs}};
+  }
+  return json;
+}
+
+Result<std::span<const BudgetRule>> rules_of(const Budget& budget, const std::string& profile) {
+  const auto found = budget.profiles.find(profile);
+  if (found != budget.profiles.end()) return std::span<const BudgetRule>(found->second);
+  std::string names;
+  for (const auto& [name, rules] : budget.profiles) names += (names.empty() ? "" : ", ") + name;
+  return invalid_argument("profile {}: expected one of the budget's: {}", profile, names);
+}
+
+Measured measure(const BudgetRule& rule, std::span<const ExperimentReport* const> runs) {
+  Measured measured = measure_selected(rule, rule.selector, runs);
+  if (!measured.value || !rule.over) return measured;
+  const Measured under = measure_selected(rule, *rule.over, runs);
+  if (!under.value) return under;
+  measured.samples = std::min(measured.samples, under.samples);
+  if (*under.value == 0) return {.value = {}, .samples = measured.samples, .why = "what it is divided by is 0"};
+  measured.value = *measured.value / *under.value;
+  return measured;
+}
+
+Result<PressureVerdict> judge_pressure(const Cohort& cohort, const Budget& budget, const PressureOptions& options) {
+  NMC_ASSIGN_OR_RETURN(const std::span<const BudgetRule> rules, rules_of(budget, options.profile));
+  PressureVerdict verdict{.profile = options.profile,
+                          .verdict = rules.empty() ? Verdict::kInsufficient : Verdict::kPass,
+                          .rules = {},
+                          .runs = cohort.run_ids(),
+                          .apart = cohort.apart,
+                          .command = ""};
+  const std::string& machine = cohort.runs.back()->provenance.machine.fingerprint;
+  const bool calibrated_here = budget.calibration && budget.calibration->machine == machine;
+  for (const BudgetRule& rule : rules) {
+    RuleVerdict one = judge(rule, cohort, calibrated_here, options.require_calibrated);
+    verdict.verdict = both(verdict.verdict, one.verdict);
+    if (options.require_calibrated && rule.is_machines_own() && !one.rule.calibrated)
+      verdict.command = calibration_command(options);
+    verdict.rules.push_back(std::move(one));
+  }
+  return verdict;
+}
+
+Json pressure_json(const PressureVerdict& verdict) {
+  Json json = {{"schema", "nano-mooncake/pressure-budget/v1"},
+               {"verdict", verdict_name(verdict.verdict)},
+               {"profile", verdict.profile},
+               {"runs", verdict.runs},
+               {"apart", Json::array()},
+               {"command", verdict.command.empty() ? Json(nullptr) : Json(verdict.command)},
+               {"rules", Json::array()}};
+  for (const Cohort::Apart& apart : verdict.apart)
+    json["apart"].push_back({{"run_id", apart.run_id}, {"why", apart.why}});
+  for (const RuleVerdict& one : verdict.rules) {
+    Json row = json_of(one.rule);
+    row["verdict"] = verdict_name(one.verdict);
+    row["value"] = one.measured.value ? Json(std::round(*one.measured.value * 1e6) / 1e6) : Json("not_available");
+    row["samples"] = one.measured.samples;
+    row["reason"] = one.reason;
+    json["rules"].push_back(std::move(row));
+  }
+  return json;
+}
+
+Result<Budget> calibrate(const Budget& budget, const std::string& profile, const Cohort& cohort, double margin,
+                         std::uint64_t min_runs) {
+  NMC_RETURN_IF_ERROR(rules_of(budget, profile));
+  Budget calibrated = budget;
+  for (BudgetRule& rule : calibrated.profiles[profile]) {
+    if (!rule.is_machines_own()) continue;
+    rule.calibrated = BudgetRule::Calibrated{};
+    for (const ExperimentReport* run : cohort.runs) {
+      const Measured measured = measure(rule, std::span(&run, 1));
+      if (measured.value) rule.calibrated->runs.emplace_back(run->run_id, std::round(*measured.value * 1e6) / 1e6);
+    }
+    if (rule.calibrated->runs.size() < min_runs)
+      return not_found("rule {}: {} runs on this machine have what it measures, {} needed", rule.id,
+                       rule.calibrated->runs.size(), min_runs);
+    const auto [least, most] =
+        std::ranges::minmax(rule.calibrated->runs, {}, [](const auto& run) { return run.second; });
+    const double limit = rule.at_least ? least.second / (1 + margin) : most.second * (1 + margin);
+    rule.calibrated->limit = std::round(limit * 1e6) / 1e6;
+  }
+  calibrated.calibration = Budget::Calibration{
+      .machine = cohort.runs.back()->provenance.machine.fingerprint, .margin = margin, .runs = cohort.run_ids()};
+  return calibrated;
+}
+
+std::string calibration_command(const PressureOptions& options) {
+  return fmt::format("nano-mooncake pressure-budget --index {} --budget {} --profile {} --calibrate --output {}",
+                     options.index, options.budget_path, options.profile, kCalibratedBudget);
+}
+
+}  // namespace nmc::evidence

@@ -1,0 +1,119 @@
+// Pressure budgets: limits on what the experiments measured, by profile (docs/pressure_budgets.json). A limit on a time
+// is a generous one for any machine until it is calibrated from a machine's own history; counters have the same limit
+// everywhere.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/files.h"
+#include "base/result.h"
+#include "evidence/cohort.h"
+#include "evidence/report.h"
+#include "evidence/verdict.h"
+
+namespace nmc::evidence {
+
+inline constexpr std::string_view kBudgetSchema = "nano-mooncake/pressure-budgets/v1";
+
+// Cases by the words of their keys; "" takes any. Faults are never among them.
+struct Selector {
+  std::string workload, mode, transfer, ratio, lifecycle;
+
+  bool takes(const CaseKey& key) const;
+  bool operator==(const Selector&) const = default;
+};
+
+struct BudgetRule {
+  std::string id;
+  // A metric of requests; a resource of cases; "rejected" or "finished" (of a case's requests), "worker_utilization".
+  std::string metric;
+  std::string statistic;  // "p50", "p95", "p99", "mean", "max", "sum"
+  Selector selector;
+  std::optional<Selector> over;  // the limit is on the quotient of the two statistics
+  double limit = 0;
+  bool at_least = false;  // else at most
+  std::uint64_t min_samples = 1;
+  struct Calibrated {
+    double limit = 0;
+    std::vector<std::pair<std::string, double>> runs;  // their ids and what each had
+    bool operator==(const Calibrated&) const = default;
+  };
+  std::optional<Calibrated> calibrated;
+
+  // A time by itself, which says nothing without a machine.
+  bool is_machines_own() const;
+  double effective_limit() const { return calibrated ? calibrated->limit : limit; }
+  bool operator==(const BudgetRule&) const = default;
+};
+
+struct Budget {
+  std::map<std::string, std::vector<BudgetRule>> profiles;
+  struct Calibration {
+    std::string machine;  // fingerprint
+    double margin = 0;
+    std::vector<std::string> runs;
+    bool operator==(const Calibration&) const = default;
+  };
+  std::optional<Calibration> calibration;
+
+  bool operator==(const Budget&) const = default;
+};
+
+Result<Budget> parse_budget(const Json& json, std::string_view name);
+Result<Budget> read_budget(const Path& path);
+Json budget_json(const Budget& budget);
+// kInvalidArgument names those there are.
+Result<std::span<const BudgetRule>> rules_of(const Budget& budget, const std::string& profile);
+
+// A rule's statistic over `runs`; nothing where there are too few samples, for a percentile fewer than it can be told
+// from, or no case that the selector takes.
+struct Measured {
+  std::optional<double> value;
+  std::uint64_t samples = 0;
+  std::string why;  // there is no value
+};
+Measured measure(const BudgetRule& rule, std::span<const ExperimentReport* const> runs);
+
+struct RuleVerdict {
+  BudgetRule rule;
+  Verdict verdict = Verdict::kInsufficient;
+  Measured measured;
+  std::string reason;
+};
+
+struct PressureVerdict {
+  std::string profile;
+  Verdict verdict = Verdict::kInsufficient;
+  std::vector<RuleVerdict> rules;
+  std::vector<std::string> runs;
+  std::vector<Cohort::Apart> apart;
+  std::string command;  // that supplies a calibration where one is required and there is none; "" otherwise
+};
+
+struct PressureOptions {
+  std::string profile = "full";
+  bool require_calibrated = false;  // a limit on a time counts only if it is of this machine
+  std::string index, budget_path;   // for the command that is named
+};
+
+// Judges the runs of the cohort together.
+Result<PressureVerdict> judge_pressure(const Cohort& cohort, const Budget& budget, const PressureOptions& options);
+Json pressure_json(const PressureVerdict& verdict);
+
+// Limits of times from the cohort's runs: the worst run's value and the margin on top. kNotFound: fewer than `min_runs`
+// runs have a rule's value, with the rule's id. Rules of other profiles stay as they are.
+Result<Budget> calibrate(const Budget& budget, const std::string& profile, const Cohort& cohort, double margin,
+                         std::uint64_t min_runs);
+
+// Where a calibrated budget is kept unless somebody says otherwise.
+inline constexpr std::string_view kCalibratedBudget = "results/calibrated_pressure_budgets.json";
+std::string calibration_command(const PressureOptions& options);
+
+}  // namespace nmc::evidence
