@@ -57,4 +57,17 @@ Report acceptance_report(const evidence::Acceptance& acceptance) {
   return report;
 }
 
+Report verification_report(const evidence::BundleVerification& verification, const std::string& path) {
+  Report report;
+  report.json = evidence::verification_json(verification);
+  report.table.columns = {"kind", "path", "detail"};
+  for (const evidence::ContainerFault& fault : verification.findings)
+    report.table.rows.push_back({fault.kind, fault.path, printable(fault.detail)});
+  if (!verification.is_verified()) report.text = format_table(report.table) + "\n";
+  report.text +=
+      fmt::format("{}: {}, {} files of {} runs\n", path, verification.is_verified() ? "verified" : "rejected",
+                  verification.files, verification.runs);
+  return report;
+}
+
 }  // namespace nmc::cli
