@@ -41,6 +41,8 @@ Command slo_command();
 Command plot_command();
 Command experiments_command();
 Command experiment_case_command();
+Command results_command();
+Command decision_gap_command();
 Command rebuild_results_command();
 Command local_hf_benchmark_command();
 Command pressure_budget_command();

@@ -118,6 +118,8 @@ std::vector<Command> all_commands() {
       route_sim_command(),
       plot_command(),
       experiments_command(),
+      results_command(),
+      decision_gap_command(),
       rebuild_results_command(),
       local_hf_benchmark_command(),
       pressure_budget_command(),
