@@ -23,13 +23,14 @@ std::vector<Setting> acceptance_settings() {
 }
 
 Result<evidence::Budget> acceptance_budget(const Settings& settings) {
-  std::error_code ignored;
-  const bool calibrated = settings.on("require-calibrated-pressure-history") &&
-                          std::filesystem::exists(settings.text("calibrated-budget"), ignored);
-  NMC_ASSIGN_OR_RETURN(evidence::Budget budget,
-                       evidence::read_budget(settings.text(calibrated ? "calibrated-budget" : "budget")));
+  NMC_ASSIGN_OR_RETURN(evidence::Budget budget, evidence::read_budget(settings.text("budget")));
   NMC_RETURN_IF_ERROR(evidence::rules_of(budget, settings.text("pressure-profile")));
-  return budget;
+  std::error_code ignored;
+  if (!settings.on("require-calibrated-pressure-history") ||
+      !std::filesystem::exists(settings.text("calibrated-budget"), ignored))
+    return budget;
+  NMC_ASSIGN_OR_RETURN(const evidence::Budget calibrated, evidence::read_budget(settings.text("calibrated-budget")));
+  return evidence::with_calibration(std::move(budget), calibrated);
 }
 
 evidence::PressureOptions acceptance_options(const Settings& settings, std::string index) {

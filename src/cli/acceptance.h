@@ -14,7 +14,8 @@ namespace nmc::cli {
 // --budget, --calibrated-budget, --pressure-profile, --require-calibrated-pressure-history.
 std::vector<Setting> acceptance_settings();
 
-// The budget of --budget; with --require-calibrated-pressure-history the calibrated one, where it is there.
+// The budget of --budget; with --require-calibrated-pressure-history its times have the limits of --calibrated-budget,
+// where that is there.
 Result<evidence::Budget> acceptance_budget(const Settings& settings);
 // `index` is what a command that calibrates would read.
 evidence::PressureOptions acceptance_options(const Settings& settings, std::string index);

@@ -12,9 +12,10 @@
 namespace nmc::cli {
 namespace {
 
-Result<int> calibrate(const Settings& settings, const evidence::Budget& budget, const evidence::Cohort& cohort) {
+Result<int> calibrate(const Settings& settings, const evidence::Budget& budget, const evidence::History& history) {
   if (!settings.has("output"))
     return invalid_argument("--output: not given, expected a file for the calibrated budget");
+  NMC_ASSIGN_OR_RETURN(const evidence::Cohort cohort, evidence::runs_of_machine(history));
   const auto calibrated = evidence::calibrate(budget, settings.text("profile"), cohort, settings.seconds("margin"),
                                               settings.count("min-runs"));
   if (!calibrated && calibrated.error().code != ErrorCode::kNotFound) return Failure(calibrated.error());
@@ -39,8 +40,8 @@ Result<int> run(const Settings& settings) {
   NMC_ASSIGN_OR_RETURN(const evidence::Budget budget, evidence::read_budget(settings.text("budget")));
   NMC_RETURN_IF_ERROR(evidence::rules_of(budget, settings.text("profile")));
   NMC_ASSIGN_OR_RETURN(const evidence::History history, history_of(settings));
+  if (settings.on("calibrate")) return calibrate(settings, budget, history);
   NMC_ASSIGN_OR_RETURN(const evidence::Cohort cohort, cohort_of(history, settings));
-  if (settings.on("calibrate")) return calibrate(settings, budget, cohort);
   NMC_ASSIGN_OR_RETURN(const evidence::PressureVerdict verdict,
                        evidence::judge_pressure(cohort, budget,
                                                 {.profile = settings.text("profile"),
@@ -61,8 +62,9 @@ Command pressure_budget_command() {
           "Each rule of a profile limits a statistic of a metric over the runs of the newest run's machine, model and "
           "build: pass, fail, or insufficient_evidence where there are too few samples. The whole passes when every "
           "rule does.\n\n"
-          "With --calibrate nothing is judged: the limits of times are set from those runs, the worst of them and a "
-          "margin on top, and written with the runs they come from. Counters keep their limits.",
+          "With --calibrate nothing is judged: the limits of times are set from all runs of this machine, model and "
+          "build type, the worst of them and a margin on top, and written with the runs they come from. Counters keep "
+          "their limits.",
       .exit_codes = {kExitDone, kExitJudgedFailed, kExitWrongInput, kExitNotDone, kExitInsufficientEvidence},
       .example =
           "nano-mooncake pressure-budget --index results/index.jsonl --budget docs/pressure_budgets.json "

@@ -26,6 +26,7 @@ Report pressure_report(const evidence::PressureVerdict& verdict) {
                                  one.measured.samples, one.reason});
   }
   report.text = with_verdict(report.table, evidence::verdict_name(verdict.verdict), verdict.runs.size());
+  for (const std::string& caveat : verdict.caveats) report.text += caveat + "\n";
   if (!verdict.command.empty()) report.text += "calibrate by: " + verdict.command + "\n";
   return report;
 }

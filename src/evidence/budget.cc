@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "evidence/json_reader.h"
 #include "evidence/metrics.h"
@@ -31,6 +32,27 @@ Json json_of(const Selector& selector) {
   return json;
 }
 
+using Names = std::initializer_list<std::string_view>;
+
+// `value` is what `json` reads.
+void refuse_others(const JsonReader& json, const Json& value, Names names) {
+  if (!value.is_object()) return;  // it is refused by whoever reads it
+  std::string expected = "one of the members";
+  for (const std::string_view name : names) expected += fmt::format(" {}", name);
+  for (const auto& [name, member] : value.items()) {
+    if (std::ranges::find(names, name) == names.end()) json.refuse(name, expected, &member);
+  }
+}
+
+void refuse_unknown_members(const JsonReader& rule, const Json& json) {
+  refuse_others(rule, json,
+                {"id", "metric", "statistic", "selector", "over", "direction", "limit", "min_samples", "calibrated"});
+  for (const char* name : {"selector", "over"}) {
+    if (json.is_object() && json.contains(name) && json[name].is_object())
+      refuse_others(rule.member(name), json[name], {"workload", "mode", "transfer", "ratio", "lifecycle"});
+  }
+}
+
 Selector read_selector(const JsonReader& json) {
   const auto word = [&](const char* name) { return json.has(name) ? json.text(name) : std::string(); };
   return {word("workload"), word("mode"), word("transfer"), word("ratio"), word("lifecycle")};
@@ -57,6 +79,18 @@ BudgetRule read_rule(const JsonReader& json) {
   return rule;
 }
 
+std::vector<BudgetRule> read_profile(const JsonReader& profiles, const std::string& profile, const Json& json) {
+  std::vector<BudgetRule> rules;
+  const std::vector<JsonReader> readers = profiles.items(profile);
+  for (std::size_t i = 0; i < readers.size(); ++i) {
+    refuse_unknown_members(readers[i], json[i]);
+    rules.push_back(read_rule(readers[i]));
+    const auto same = std::ranges::count(rules, rules.back().id, &BudgetRule::id);
+    if (same > 1) readers[i].refuse("id", "an id that no rule before it has", &json[i]["id"]);
+  }
+  return rules;
+}
+
 Json json_of(const BudgetRule& rule) {
   Json json = {{"id", rule.id},
                {"metric", rule.metric},
@@ -79,7 +113,8 @@ Json json_of(const BudgetRule& rule) {
 void add_samples(const std::string& metric, const CaseRow& row, std::vector<double>& samples) {
   if (find_request_metric(metric) != nullptr) {
     for (const RequestRow& request : row.requests) {
-      if (const auto value = request.metric(metric)) samples.push_back(*value);
+      const auto value = request.metric(metric);
+      if (value && request.outcome == "finished") samples.push_back(*value);
     }
   } else if (metric == "rejected" || metric == "finished") {
     samples.push_back(static_cast<double>(std::ranges::count(row.requests, metric, &RequestRow::outcome)));
@@ -88,6 +123,20 @@ void add_samples(const std::string& metric, const CaseRow& row, std::vector<doub
   } else if (const auto found = row.resources.find(metric); found != row.resources.end()) {
     samples.push_back(static_cast<double>(found->second));
   }
+}
+
+// What a case doesn't say of a metric that it should; "": nothing. Of requests that failed there is no time, and theirs
+// would have been the longest.
+std::string missing_of(const std::string& metric, const CaseRow& row) {
+  if (!row.done()) return fmt::format("{}: {}", row.status, row.reason);
+  if (find_request_metric(metric) != nullptr) {
+    const auto lost = std::ranges::count_if(row.requests, [](const RequestRow& request) {
+      return request.outcome != "finished" && request.outcome != "rejected";
+    });
+    return lost == 0 ? "" : fmt::format("{} of {} requests didn't finish", lost, row.requests.size());
+  }
+  const bool derived = metric == "rejected" || metric == "finished" || metric == "worker_utilization";
+  return derived || row.resources.contains(metric) ? "" : fmt::format("{} isn't known", metric);
 }
 
 std::optional<double> statistic_of(const std::string& statistic, std::vector<double> samples) {
@@ -110,15 +159,20 @@ std::optional<double> statistic_of(const std::string& statistic, std::vector<dou
 Measured measure_selected(const BudgetRule& rule, const Selector& selector,
                           std::span<const ExperimentReport* const> runs) {
   std::vector<double> samples;
+  std::string missing;
   bool any = false;
   for (const ExperimentReport* run : runs) {
     for (const CaseRow& row : run->cases) {
-      if (!row.done() || !selector.takes(row.key)) continue;
+      if (!selector.takes(row.key)) continue;
+      const std::string lacks = missing_of(rule.metric, row);
+      if (!lacks.empty() && missing.empty())
+        missing = fmt::format("{} (run {}, repeat {}): {}", row.key.name(), run->run_id, row.repeat, lacks);
+      if (!row.done()) continue;
       any = true;
       add_samples(rule.metric, row, samples);
     }
   }
-  Measured measured{.value = {}, .samples = samples.size(), .why = ""};
+  Measured measured{.value = {}, .samples = samples.size(), .why = "", .missing = std::move(missing)};
   if (!any) {
     measured.why = "no case of that kind was run";
   } else if (samples.empty() || samples.size() < rule.min_samples) {
@@ -144,10 +198,49 @@ RuleVerdict judge(const BudgetRule& rule, const Cohort& cohort, bool calibrated_
   }
   const double value = *verdict.measured.value, limit = verdict.rule.effective_limit();
   const bool passes = rule.at_least ? value >= limit : value <= limit;
-  verdict.verdict = passes ? Verdict::kPass : Verdict::kFail;
-  if (!passes)
+  if (!passes) {
+    verdict.verdict = Verdict::kFail;
     verdict.reason = fmt::format("{:g}, expected {} {:g}", value, rule.at_least ? "at least" : "at most", limit);
+  } else if (!verdict.measured.missing.empty()) {
+    verdict.reason = verdict.measured.missing;
+  } else {
+    verdict.verdict = Verdict::kPass;
+  }
   return verdict;
+}
+
+Budget::Calibration conditions_of(const ExperimentReport& run) {
+  const Provenance& provenance = run.provenance;
+  return {.machine = provenance.machine.fingerprint,
+          .model_digest = provenance.model.digest,
+          .evidence_tier = provenance.evidence_tier,
+          .build_type = provenance.build.build_type,
+          .runs = {}};
+}
+
+bool is_calibrated_for(const Budget& budget, const ExperimentReport& run) {
+  if (!budget.calibration) return false;
+  Budget::Calibration expected = conditions_of(run);
+  expected.margin = budget.calibration->margin;
+  expected.runs = budget.calibration->runs;
+  return *budget.calibration == expected;
+}
+
+bool asks_the_same(const BudgetRule& a, const BudgetRule& b) {
+  const auto asked = [](const BudgetRule& rule) {
+    return std::tie(rule.id, rule.metric, rule.statistic, rule.selector, rule.over, rule.limit, rule.at_least,
+                    rule.min_samples);
+  };
+  return asked(a) == asked(b);
+}
+
+// Limits pass by themselves what they were made from.
+std::string circularity(const Budget& budget, const std::vector<std::string>& judged) {
+  const auto both_have =
+      std::ranges::count_if(judged, [&](const auto& run) { return std::ranges::count(budget.calibration->runs, run); });
+  if (both_have == 0) return "";
+  return fmt::format("{} of the {} runs judged are among those that the limits were calibrated from", both_have,
+                     judged.size());
 }
 
 }  // namespace
@@ -173,11 +266,14 @@ Result<Budget> parse_budget(const Json& json, std::string_view name) {
   const Json profiles = root.object("profiles");
   const JsonReader reader(profiles, "profiles", &fault);
   for (const auto& [profile, rules] : profiles.items()) {
-    for (const JsonReader& rule : reader.items(profile)) budget.profiles[profile].push_back(read_rule(rule));
+    budget.profiles[profile] = read_profile(reader, profile, rules);
   }
   if (root.has("calibration")) {
     const JsonReader calibration = root.member("calibration");
     budget.calibration = Budget::Calibration{.machine = calibration.hex_digest("machine"),
+                                             .model_digest = calibration.hex_digest("model_digest"),
+                                             .evidence_tier = calibration.text("evidence_tier"),
+                                             .build_type = calibration.text("build_type"),
                                              .margin = calibration.number("margin"),
                                              .runs = calibration.text_list("runs")};
   }
@@ -199,6 +295,9 @@ Json budget_json(const Budget& budget) {
   }
   if (budget.calibration) {
     json["calibration"] = {{"machine", budget.calibration->machine},
+                           {"model_digest", budget.calibration->model_digest},
+                           {"evidence_tier", budget.calibration->evidence_tier},
+                           {"build_type", budget.calibration->build_type},
                            {"margin", budget.calibration->margin},
                            {"runs", budget.calibration->runs}};
   }
@@ -219,7 +318,9 @@ Measured measure(const BudgetRule& rule, std::span<const ExperimentReport* const
   const Measured under = measure_selected(rule, *rule.over, runs);
   if (!under.value) return under;
   measured.samples = std::min(measured.samples, under.samples);
-  if (*under.value == 0) return {.value = {}, .samples = measured.samples, .why = "what it is divided by is 0"};
+  if (measured.missing.empty()) measured.missing = under.missing;
+  if (*under.value == 0)
+    return {.value = {}, .samples = measured.samples, .why = "what it is divided by is 0", .missing = ""};
   measured.value = *measured.value / *under.value;
   return measured;
 }
@@ -231,9 +332,11 @@ Result<PressureVerdict> judge_pressure(const Cohort& cohort, const Budget& budge
                           .rules = {},
                           .runs = cohort.run_ids(),
                           .apart = cohort.apart,
+                          .caveats = {},
                           .command = ""};
-  const std::string& machine = cohort.runs.back()->provenance.machine.fingerprint;
-  const bool calibrated_here = budget.calibration && budget.calibration->machine == machine;
+  const bool calibrated_here = is_calibrated_for(budget, *cohort.runs.back());
+  if (std::string caveat = calibrated_here ? circularity(budget, verdict.runs) : ""; !caveat.empty())
+    verdict.caveats.push_back(std::move(caveat));
   for (const BudgetRule& rule : rules) {
     RuleVerdict one = judge(rule, cohort, calibrated_here, options.require_calibrated);
     verdict.verdict = both(verdict.verdict, one.verdict);
@@ -250,6 +353,7 @@ Json pressure_json(const PressureVerdict& verdict) {
                {"profile", verdict.profile},
                {"runs", verdict.runs},
                {"apart", Json::array()},
+               {"caveats", verdict.caveats},
                {"command", verdict.command.empty() ? Json(nullptr) : Json(verdict.command)},
                {"rules", Json::array()}};
   for (const Cohort::Apart& apart : verdict.apart)
@@ -269,12 +373,16 @@ Result<Budget> calibrate(const Budget& budget, const std::string& profile, const
                          std::uint64_t min_runs) {
   NMC_RETURN_IF_ERROR(rules_of(budget, profile));
   Budget calibrated = budget;
+  for (auto& [name, rules] : calibrated.profiles) {
+    for (BudgetRule& rule : rules) rule.calibrated.reset();
+  }
   for (BudgetRule& rule : calibrated.profiles[profile]) {
     if (!rule.is_machines_own()) continue;
     rule.calibrated = BudgetRule::Calibrated{};
     for (const ExperimentReport* run : cohort.runs) {
       const Measured measured = measure(rule, std::span(&run, 1));
-      if (measured.value) rule.calibrated->runs.emplace_back(run->run_id, std::round(*measured.value * 1e6) / 1e6);
+      if (measured.value && measured.missing.empty())
+        rule.calibrated->runs.emplace_back(run->run_id, std::round(*measured.value * 1e6) / 1e6);
     }
     if (rule.calibrated->runs.size() < min_runs)
       return not_found("rule {}: {} runs on this machine have what it measures, {} needed", rule.id,
@@ -284,9 +392,25 @@ Result<Budget> calibrate(const Budget& budget, const std::string& profile, const
     const double limit = rule.at_least ? least.second / (1 + margin) : most.second * (1 + margin);
     rule.calibrated->limit = std::round(limit * 1e6) / 1e6;
   }
-  calibrated.calibration = Budget::Calibration{
-      .machine = cohort.runs.back()->provenance.machine.fingerprint, .margin = margin, .runs = cohort.run_ids()};
+  calibrated.calibration = conditions_of(*cohort.runs.back());
+  calibrated.calibration->margin = margin;
+  calibrated.calibration->runs = cohort.run_ids();
   return calibrated;
+}
+
+Budget with_calibration(Budget budget, const Budget& calibrated) {
+  budget.calibration = calibrated.calibration;
+  for (auto& [profile, rules] : budget.profiles) {
+    const auto others = calibrated.profiles.find(profile);
+    for (BudgetRule& rule : rules) {
+      rule.calibrated.reset();
+      if (others == calibrated.profiles.end()) continue;
+      for (const BudgetRule& other : others->second) {
+        if (asks_the_same(other, rule)) rule.calibrated = other.calibrated;
+      }
+    }
+  }
+  return budget;
 }
 
 std::string calibration_command(const PressureOptions& options) {

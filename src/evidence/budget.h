@@ -57,6 +57,7 @@ struct Budget {
   std::map<std::string, std::vector<BudgetRule>> profiles;
   struct Calibration {
     std::string machine;  // fingerprint
+    std::string model_digest, evidence_tier, build_type;
     double margin = 0;
     std::vector<std::string> runs;
     bool operator==(const Calibration&) const = default;
@@ -66,6 +67,7 @@ struct Budget {
   bool operator==(const Budget&) const = default;
 };
 
+// Refuses members that it doesn't know: a misspelt word of a selector would widen a rule.
 Result<Budget> parse_budget(const Json& json, std::string_view name);
 Result<Budget> read_budget(const Path& path);
 Json budget_json(const Budget& budget);
@@ -73,11 +75,12 @@ Json budget_json(const Budget& budget);
 Result<std::span<const BudgetRule>> rules_of(const Budget& budget, const std::string& profile);
 
 // A rule's statistic over `runs`; nothing where there are too few samples, for a percentile fewer than it can be told
-// from, or no case that the selector takes.
+// from, or no case that the selector takes. Times and counters are those of finished requests.
 struct Measured {
   std::optional<double> value;
   std::uint64_t samples = 0;
-  std::string why;  // there is no value
+  std::string why;      // there is no value
+  std::string missing;  // what the value lacks: a case that wasn't done, requests that failed; "": it is whole
 };
 Measured measure(const BudgetRule& rule, std::span<const ExperimentReport* const> runs);
 
@@ -94,6 +97,7 @@ struct PressureVerdict {
   std::vector<RuleVerdict> rules;
   std::vector<std::string> runs;
   std::vector<Cohort::Apart> apart;
+  std::vector<std::string> caveats;
   std::string command;  // that supplies a calibration where one is required and there is none; "" otherwise
 };
 
@@ -103,14 +107,20 @@ struct PressureOptions {
   std::string index, budget_path;   // for the command that is named
 };
 
-// Judges the runs of the cohort together.
+// Judges the runs of the cohort together. A value within its limit that lacks something is insufficient evidence; one
+// beyond it fails whatever it lacks.
 Result<PressureVerdict> judge_pressure(const Cohort& cohort, const Budget& budget, const PressureOptions& options);
 Json pressure_json(const PressureVerdict& verdict);
 
-// Limits of times from the cohort's runs: the worst run's value and the margin on top. kNotFound: fewer than `min_runs`
-// runs have a rule's value, with the rule's id. Rules of other profiles stay as they are.
+// Limits of times from the cohort's runs, as of runs_of_machine(): the worst run's value and the margin on top.
+// kNotFound: fewer than `min_runs` runs have a rule's value, whole, with the rule's id. Rules of other profiles lose
+// the limits that another calibration gave them.
 Result<Budget> calibrate(const Budget& budget, const std::string& profile, const Cohort& cohort, double margin,
                          std::uint64_t min_runs);
+
+// `budget` with the calibrated limits of `calibrated`, of those rules that are the same in both: what was calibrated
+// earlier, or edited by hand since, can't change what is asked.
+Budget with_calibration(Budget budget, const Budget& calibrated);
 
 // Where a calibrated budget is kept unless somebody says otherwise.
 inline constexpr std::string_view kCalibratedBudget = "results/calibrated_pressure_budgets.json";

@@ -18,6 +18,7 @@ struct Cohort {
     std::string run_id, why;  // "machine: 1a2b..., expected 3c4d..."
   };
   std::vector<Apart> apart;
+  std::vector<History::LeftOut> left_out;  // the history's
 
   std::vector<std::string> run_ids() const;
   // Of every case of every run.
@@ -27,5 +28,8 @@ struct Cohort {
 // Around `run_id`, "" being the newest run. Runs that were skipped don't count. kNotFound: there is no such run, or
 // none at all. The history outlives the cohort.
 Result<Cohort> cohort_of(const History& history, std::string_view run_id = "");
+
+// Around the newest run, builds of other sources among them: what a machine is like shows over many builds.
+Result<Cohort> runs_of_machine(const History& history);
 
 }  // namespace nmc::evidence
