@@ -37,6 +37,29 @@ std::string counters_of(const RequestRow& request) {
   return text;
 }
 
+// What was said first of each thing, and by whom.
+struct Sayings {
+  std::map<std::string, std::pair<std::string, std::string>> first;
+  std::uint64_t compared = 0;
+
+  // Who said otherwise before; "": nobody.
+  std::string contradicted(const std::string& key, const std::string& value, const std::string& who) {
+    const auto [said, is_new] = first.try_emplace(key, value, who);
+    compared += !is_new;
+    return said->second.first == value ? "" : said->second.second;
+  }
+};
+
+// What a workload is made from. Where that is a file of the user's, which may have changed between runs: itself.
+std::string origin_of(const ExperimentReport& run, const CaseRow& row) {
+  std::string text = row.key.workload;
+  for (const char* flag : {"seed", "max_new_tokens"}) {
+    if (run.config.contains(flag)) text += fmt::format(" {}={}", flag, dump_json(run.config[flag]));
+  }
+  const bool built_in = !run.config.contains("workloads") || run.config["workloads"].is_null();
+  return built_in ? text : text + row.workload_digest;
+}
+
 }  // namespace
 
 std::string_view acceptance_name(Verdict verdict) {
@@ -58,27 +81,33 @@ GateLine judge_provenance(const Cohort& cohort) {
     if (build.build_type != "Release")
       missing(fmt::format("run {}: a {} build, expected Release", run->run_id, build.build_type));
     if (run->provenance.model.digest == kUnknown) missing(fmt::format("run {}: the model isn't known", run->run_id));
+    if (run->provenance.machine.fingerprint == kUnknown)
+      missing(fmt::format("run {}: the machine isn't known", run->run_id));
+    if (run->provenance.evidence_tier == kTierSimulation)
+      missing(fmt::format("run {}: its figures are simulated", run->run_id));
   }
   for (const Cohort::Apart& apart : cohort.apart)
     missing(fmt::format("run {} can't be judged with the others: {}", apart.run_id, apart.why));
+  for (const History::LeftOut& left : cohort.left_out)
+    missing(fmt::format("run {}: its report can't be used: {}", left.run_id, left.why));
   const BuildIdentity& build = cohort.runs.back()->provenance.build;
   return finished(std::move(gate), fmt::format("{} runs of {} on one machine", cohort.runs.size(), build.commit));
 }
 
 GateLine judge_determinism(const Cohort& cohort) {
   GateLine gate{.name = "determinism", .findings = {}};
-  std::map<std::string, std::pair<std::string, std::string>> answers, counters;  // by what, and who said it first
-  std::uint64_t compared = 0;
-  const auto compare = [&](auto& known, const std::string& key, const std::string& value, const std::string& who,
+  Sayings workloads, answers, counters;
+  std::map<std::pair<std::string, std::string>, std::uint64_t> times_run;  // by name and workload
+  const auto compare = [&](Sayings& sayings, const std::string& key, const std::string& value, const std::string& who,
                            const std::string& what) {
-    const auto [first, is_new] = known.try_emplace(key, value, who);
-    compared += !is_new;
-    if (!is_new && first->second.first != value)
-      note(gate, Verdict::kFail, fmt::format("{}: {} differs from that of {}", who, what, first->second.second));
+    const std::string other = sayings.contradicted(key, value, who);
+    if (!other.empty()) note(gate, Verdict::kFail, fmt::format("{}: {} differs from that of {}", who, what, other));
   };
   cohort.for_each_case([&](const ExperimentReport& run, const CaseRow& row) {
     if (!row.done() || row.key.fault != "none") return;
     const std::string who = fmt::format("{} (run {}, repeat {})", row.key.name(), run.run_id, row.repeat);
+    ++times_run[{row.key.name(), row.workload_digest}];
+    compare(workloads, origin_of(run, row), row.workload_digest, who, "the workload");
     for (const RequestRow& request : row.requests) {
       if (request.outcome == "finished")
         compare(answers, row.workload_digest + request.id, request.tokens_digest, who, "the answer to " + request.id);
@@ -86,8 +115,13 @@ GateLine judge_determinism(const Cohort& cohort) {
               "a counter of " + request.id);
     }
   });
-  if (compared == 0) note(gate, Verdict::kInsufficient, "no request was asked twice");
-  return finished(std::move(gate), fmt::format("{} comparisons of answers and counters, all equal", compared));
+  for (const auto& [what, times] : times_run) {
+    if (times == 1) note(gate, Verdict::kInsufficient, fmt::format("{} was run once", what.first));
+  }
+  if (answers.compared == 0) note(gate, Verdict::kInsufficient, "no request was answered twice");
+  return finished(std::move(gate),
+                  fmt::format("{} answers and {} sets of counters, each equal to the first of its kind",
+                              answers.compared, counters.compared));
 }
 
 GateLine judge_pairs(const Cohort& cohort) {

@@ -33,10 +33,10 @@ struct Acceptance {
 // "accepted", "blocked", "insufficient_evidence".
 std::string_view acceptance_name(Verdict verdict);
 
-// One build of a clean, known tree, in Release, on one machine.
+// One build of a clean, known tree, in Release, on one machine, and every report that the registry names.
 GateLine judge_provenance(const Cohort& cohort);
-// The same request of the same workload has the same answer in every mode, repeat and run; the counters of a case are
-// the same in every repeat and run.
+// One seed makes one workload; the same request of it has the same answer in every mode, repeat and run; the counters
+// of a case are the same in every repeat and run. A case that was run once shows nothing of the kind.
 GateLine judge_determinism(const Cohort& cohort);
 // Each question of the suite has both its sides, with the same requests, in each run and repeat. Which side wins is for
 // the decision view: a gate that demanded wins would be a reason to look for them.

@@ -23,21 +23,21 @@ RuleVerdict judged(const History& history, const BudgetRule& rule) {
 
 TEST(PressureBudget, PoolsRequestsOverRunsAndJudgesByTheLimit) {
   const History history = good_history();
-  const RuleVerdict passed = judged(history, rule_on("ttft_ms", "p95", 47));
+  const RuleVerdict passed = judged(history, rule_on("ttft_ms", "p95", 57));
   EXPECT_EQ(passed.verdict, Verdict::kPass);
-  EXPECT_EQ(passed.measured.value, 47);
+  EXPECT_EQ(passed.measured.value, 57);
   EXPECT_EQ(passed.measured.samples, kGoodRuns * kGoodRequests);
-  const RuleVerdict failed = judged(history, rule_on("ttft_ms", "p95", 46.999));
+  const RuleVerdict failed = judged(history, rule_on("ttft_ms", "p95", 56.999));
   EXPECT_EQ(failed.verdict, Verdict::kFail);
-  EXPECT_EQ(failed.reason, "47, expected at most 46.999");
+  EXPECT_EQ(failed.reason, "57, expected at most 56.999");
 }
 
 TEST(PressureBudget, EachStatisticIsOfTheSelectedCasesOnly) {
   History history = good_history();
   for (RequestRow& request : case_of(history, key_of("monolithic")).requests) request.metrics["ttft_ms"] = 1e6;
-  EXPECT_EQ(judged(history, rule_on("ttft_ms", "max", 1)).measured.value, 49);
-  EXPECT_EQ(judged(history, rule_on("ttft_ms", "mean", 1)).measured.value, 29.5);
-  EXPECT_EQ(judged(history, rule_on("ttft_ms", "p50", 1)).measured.value, 29);
+  EXPECT_EQ(judged(history, rule_on("ttft_ms", "max", 1)).measured.value, 59);
+  EXPECT_EQ(judged(history, rule_on("ttft_ms", "mean", 1)).measured.value, 34.5);
+  EXPECT_EQ(judged(history, rule_on("ttft_ms", "p50", 1)).measured.value, 34);
   EXPECT_EQ(judged(history, rule_on("computed_tokens", "sum", 1)).measured.value, 64.0 * kGoodRuns * kGoodRequests);
   BudgetRule alone = rule_on("ttft_ms", "max", 1);
   alone.selector.mode = "monolithic";
@@ -47,11 +47,11 @@ TEST(PressureBudget, EachStatisticIsOfTheSelectedCasesOnly) {
 TEST(PressureBudget, FaultsAreNeverAmongTheCases) {
   History history = good_history();
   case_of(history, key_of("pd-global", "crash")).requests[0].metrics["ttft_ms"] = 1e6;
-  EXPECT_EQ(judged(history, rule_on("ttft_ms", "max", 1)).measured.value, 49);
+  EXPECT_EQ(judged(history, rule_on("ttft_ms", "max", 1)).measured.value, 59);
 }
 
 TEST(PressureBudget, AtLeastFailsBelow) {
-  BudgetRule rule = rule_on("finished", "mean", 40);
+  BudgetRule rule = rule_on("finished", "mean", 50);
   rule.at_least = true;
   EXPECT_EQ(judged(good_history(), rule).verdict, Verdict::kPass);
   History history = good_history();
@@ -83,8 +83,8 @@ TEST(PressureBudget, TooFewSamplesAreInsufficientWhateverTheirValue) {
   ++rule.min_samples;
   const RuleVerdict few = judged(good_history(), rule);
   EXPECT_EQ(few.verdict, Verdict::kInsufficient);
-  EXPECT_EQ(few.reason, "120 samples, 121 needed");
-  EXPECT_EQ(judged(good_history(), rule_on("ttft_ms", "p99", 1e6)).reason, "120 samples are too few for a p99");
+  EXPECT_EQ(few.reason, "150 samples, 151 needed");
+  EXPECT_EQ(judged(good_history(), rule_on("ttft_ms", "p99", 1e6)).reason, "150 samples are too few for a p99");
   rule.selector.workload = "none-such";
   EXPECT_EQ(judged(good_history(), rule).reason, "no case of that kind was run");
 }
@@ -107,7 +107,7 @@ TEST(PressureBudget, RequestsThatFailedDoNotMakeTimesBetter) {
   slowest.outcome = "failed";
   const RuleVerdict lost = judged(history, rule_on("ttft_ms", "mean", 48));
   EXPECT_EQ(lost.verdict, Verdict::kInsufficient);
-  EXPECT_THAT(lost.reason, HasSubstr("1 of 40 requests didn't finish"));
+  EXPECT_THAT(lost.reason, HasSubstr("1 of 50 requests didn't finish"));
   EXPECT_EQ(lost.measured.samples, kGoodRuns * kGoodRequests - 1);
 }
 
@@ -174,10 +174,10 @@ TEST(Calibration, TakesTheWorstRunAndTheMarginAndThenJudges) {
   for (RequestRow& request : case_of(history, key_of("pd-global")).requests) request.metrics["ttft_ms"] += 10;
   const Budget calibrated = calibrated_on(history);
   const BudgetRule& rule = calibrated.profiles.at("full")[0];
-  EXPECT_EQ(rule.effective_limit(), 39.5 * 1.25);
+  EXPECT_EQ(rule.effective_limit(), 44.5 * 1.25);
   EXPECT_EQ(rule.limit, 5000) << "the general limit stays beside it";
   EXPECT_THAT(rule.calibrated->runs, SizeIs(kGoodRuns));
-  EXPECT_EQ(rule.calibrated->runs[0], std::pair(history.runs[0].run_id, 29.5));
+  EXPECT_EQ(rule.calibrated->runs[0], std::pair(history.runs[0].run_id, 34.5));
   EXPECT_FALSE(calibrated.profiles.at("full")[1].calibrated) << "a counter keeps its limit";
   EXPECT_EQ(judged(history, calibrated, strict()).verdict, Verdict::kPass);
   for (ExperimentReport& run : history.runs) {
@@ -192,7 +192,7 @@ TEST(Calibration, OfAtLeastTakesTheLeast) {
   BudgetRule& rule = budget.profiles["full"][0];
   rule.at_least = true;
   EXPECT_EQ(calibrate(budget, "full", *runs_of_machine(good_history()), 0.25, 2)->profiles["full"][0].calibrated->limit,
-            23.6);
+            27.6);
 }
 
 TEST(Calibration, FewerRunsThanAskedForAreNone) {
