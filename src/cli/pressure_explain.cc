@@ -1,5 +1,6 @@
 // `nano-mooncake pressure-diagnosis`, `pressure-incident` and `pressure-margin`: explanations, no verdicts.
 #include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "cli/command.h"
 #include "cli/evidence_settings.h"
@@ -14,23 +15,29 @@ namespace {
 Result<int> run_diagnosis(const Settings& settings) {
   NMC_ASSIGN_OR_RETURN(const evidence::History history, history_of(settings));
   const auto diagnosis = evidence::diagnose(history, settings.text_or("run", ""), settings.text_or("baseline", ""));
-  if (!diagnosis && diagnosis.error().code == ErrorCode::kNotFound && !settings.has("run") &&
-      !settings.has("baseline")) {
-    fmt::print(stderr, "insufficient_evidence: {}\n", diagnosis.error().message);
+  const bool nothing_named = !settings.has("run") && !settings.has("baseline");
+  if (!diagnosis && (diagnosis.error().code != ErrorCode::kNotFound || !nothing_named))
+    return Failure(diagnosis.error());
+  const bool can_tell = diagnosis && diagnosis->compared > diagnosis->without_noise;
+  if (!can_tell) {
+    fmt::print(stderr, "insufficient_evidence: {}\nsupply it by: nano-mooncake experiments --index {} --repeats 2\n",
+               diagnosis ? "no request was measured twice before and again now" : diagnosis.error().message,
+               settings.text("index"));
     return kExitInsufficientEvidence;
   }
-  if (!diagnosis) return Failure(diagnosis.error());
   Report report{.json = evidence::diagnosis_json(*diagnosis), .text = "", .table = {}};
-  report.table.columns = {"case", "request", "before_e2e_ms", "now_e2e_ms", "noise_ms", "phase", "grew_ms", "resource"};
+  report.table.columns = {"case",  "request", "before_e2e_ms", "now_e2e_ms", "noise_ms",
+                          "phase", "grew_ms", "share",         "resource"};
   for (const evidence::Regression& row : diagnosis->regressions) {
     const evidence::Phase& phase = evidence::kPhases[row.phase];
     report.table.rows.push_back({row.key.name(), row.request, Cell(row.before_ms, 3), Cell(row.now_ms, 3),
                                  Cell(row.noise_ms, 3), std::string(phase.metric), Cell(row.growth_ms[row.phase], 3),
-                                 std::string(phase.resource)});
+                                 Cell(row.share(), 2), std::string(phase.resource)});
   }
   report.text = format_table(report.table);
-  report.text += fmt::format("\n{} of {} requests slower in run {} than in {}\n", diagnosis->regressions.size(),
-                             diagnosis->compared, diagnosis->run, diagnosis->baseline);
+  report.text +=
+      fmt::format("\n{} of {} requests slower in run {} than in {}\n", diagnosis->regressions.size(),
+                  diagnosis->compared - diagnosis->without_noise, diagnosis->run, fmt::join(diagnosis->baseline, ", "));
   for (const std::string& caveat : diagnosis->caveats) report.text += caveat + "\n";
   NMC_RETURN_IF_ERROR(write_verdict(report, settings));
   return kExitDone;
@@ -102,7 +109,8 @@ Command pressure_diagnosis_command() {
       .summary = "which requests got slower, and in which stage",
       .purpose =
           "Compares a run with an earlier one of the same machine, model and kind of evidence, request by request: "
-          "those that took longer by more than the repeats differ, with the stage that grew most. Explains; changes "
+          "those that took longer by more than repeats and runs differ, with the stage that grew most. Explains; "
+          "changes "
           "no verdict.",
       .settings = with_verdict_settings(
           {index_setting("The registry of runs."), run_setting("run", "The run to explain. Default: the newest."),

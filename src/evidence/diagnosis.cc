@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <tuple>
 
 namespace nmc::evidence {
 namespace {
@@ -21,48 +23,53 @@ std::string incomparable(const Provenance& a, const Provenance& b) {
   if (a.machine.fingerprint != b.machine.fingerprint) return "machine";
   if (a.model.digest != b.model.digest) return "model";
   if (a.evidence_tier != b.evidence_tier) return "kind of evidence";
+  if (a.build.build_type != b.build.build_type) return "build type";
   return "";
 }
 
-Result<const ExperimentReport*> baseline_of(const History& history, const ExperimentReport& run, std::string_view id) {
-  if (!id.empty()) {
-    const ExperimentReport* const named = find_run(history, id);
-    if (named == nullptr) return not_found("the registry names no run {} that can be read", id);
-    const std::string differs = incomparable(run.provenance, named->provenance);
-    if (!differs.empty()) return invalid_argument("runs {} and {}: their {} differs", run.run_id, id, differs);
-    return named;
-  }
-  const ExperimentReport* found = nullptr;
+using Runs = std::vector<const ExperimentReport*>;
+
+Result<Runs> named_baseline(const History& history, const ExperimentReport& run, std::string_view id) {
+  const ExperimentReport* const named = find_run(history, id);
+  if (named == nullptr) return not_found("the registry names no run {} that can be read", id);
+  if (named == &run) return invalid_argument("run {} is its own baseline, expected another run", id);
+  const std::string differs = incomparable(run.provenance, named->provenance);
+  if (!differs.empty()) return invalid_argument("runs {} and {}: their {} differs", run.run_id, id, differs);
+  return Runs{named};
+}
+
+// The newest that can be compared, and those of its build before it.
+Result<Runs> newest_baseline(const History& history, const ExperimentReport& run) {
+  Runs found;
   for (const ExperimentReport& other : history.runs) {
     if (&other == &run) break;
-    if (other.skipped.empty() && incomparable(run.provenance, other.provenance).empty()) found = &other;
+    if (other.skipped.empty() && incomparable(run.provenance, other.provenance).empty()) found.push_back(&other);
   }
-  if (found == nullptr) return not_found("no run before {} is of its machine, model and kind of evidence", run.run_id);
+  if (found.empty())
+    return not_found("no run before {} is of its machine, model, kind of evidence and build type", run.run_id);
+  const std::string source = found.back()->provenance.build.source_digest;
+  std::erase_if(found, [&](const ExperimentReport* other) { return other->provenance.build.source_digest != source; });
   return found;
 }
 
-// What one request took in each repeat.
+// What one request took in each repeat, and run.
 struct Samples {
-  std::string workload_digest;
   std::vector<double> e2e;
   std::array<std::vector<double>, kPhases.size()> phases;
 };
-using ByRequest = std::map<std::pair<CaseKey, std::string>, Samples>;
+using ByRequest = std::map<std::tuple<CaseKey, std::string, std::string>, Samples>;  // case, workload, request
 
-ByRequest samples_of(const ExperimentReport& run) {
-  ByRequest found;
+void add_samples(const ExperimentReport& run, ByRequest& found) {
   for (const CaseRow& row : run.cases) {
-    if (!row.done()) continue;
+    if (!row.done() || row.key.fault != "none") continue;
     for (const RequestRow& request : row.requests) {
       if (request.outcome != "finished") continue;
-      Samples& samples = found[{row.key, request.id}];
-      samples.workload_digest = row.workload_digest;
+      Samples& samples = found[{row.key, row.workload_digest, request.id}];
       samples.e2e.push_back(request.metric("e2e_ms").value_or(0));
       for (std::size_t i = 0; i < kPhases.size(); ++i)
         samples.phases[i].push_back(request.metric(kPhases[i].metric).value_or(0));
     }
   }
-  return found;
 }
 
 double spread(const std::vector<double>& values) {
@@ -72,39 +79,57 @@ double spread(const std::vector<double>& values) {
 
 double rounded(double value) { return std::round(value * 1e6) / 1e6; }
 
+// Nothing where the request didn't grow beyond the noise.
+std::optional<Regression> regression_of(const Samples& before, const Samples& now) {
+  Regression row{.key = {},
+                 .request = "",
+                 .before_ms = median_of(before.e2e),
+                 .now_ms = median_of(now.e2e),
+                 .noise_ms = std::max(spread(before.e2e), spread(now.e2e))};
+  const double growth = row.now_ms - row.before_ms;
+  if (growth <= row.noise_ms || growth <= kWorthTelling * row.before_ms) return std::nullopt;
+  for (std::size_t i = 0; i < kPhases.size(); ++i)
+    row.growth_ms[i] = median_of(now.phases[i]) - median_of(before.phases[i]);
+  row.phase = static_cast<std::size_t>(std::ranges::max_element(row.growth_ms) - row.growth_ms.begin());
+  return row;
+}
+
 }  // namespace
 
 Result<Diagnosis> diagnose(const History& history, std::string_view run_id, std::string_view baseline_id) {
   const ExperimentReport* const run = find_run(history, run_id);
   if (run == nullptr) return not_found("the registry names no run {} that can be read", run_id);
-  NMC_ASSIGN_OR_RETURN(const ExperimentReport* const baseline, baseline_of(history, *run, baseline_id));
-  Diagnosis diagnosis{.run = run->run_id, .baseline = baseline->run_id, .regressions = {}, .caveats = {}};
-  if (run->provenance.build.source_digest != baseline->provenance.build.source_digest)
-    diagnosis.caveats.push_back(fmt::format("the builds differ: {} before, {} now", baseline->provenance.build.commit,
-                                            run->provenance.build.commit));
-  const ByRequest before = samples_of(*baseline);
-  std::uint64_t other_work = 0;
-  for (const auto& [who, now] : samples_of(*run)) {
+  NMC_ASSIGN_OR_RETURN(const Runs baseline, baseline_id.empty() ? newest_baseline(history, *run)
+                                                                : named_baseline(history, *run, baseline_id));
+  Diagnosis diagnosis{.run = run->run_id, .baseline = {}, .regressions = {}, .caveats = {}};
+  ByRequest before, now;
+  for (const ExperimentReport* other : baseline) {
+    diagnosis.baseline.push_back(other->run_id);
+    add_samples(*other, before);
+  }
+  add_samples(*run, now);
+  const BuildIdentity& build = baseline.back()->provenance.build;
+  if (run->provenance.build.source_digest != build.source_digest)
+    diagnosis.caveats.push_back(
+        fmt::format("the builds differ: {} before, {} now", build.commit, run->provenance.build.commit));
+  for (const auto& [who, samples] : now) {
     const auto found = before.find(who);
     if (found == before.end()) continue;
-    if (found->second.workload_digest != now.workload_digest) {
-      ++other_work;
-      continue;
-    }
     ++diagnosis.compared;
-    Regression row{.key = who.first,
-                   .request = who.second,
-                   .before_ms = median_of(found->second.e2e),
-                   .now_ms = median_of(now.e2e),
-                   .noise_ms = std::max(spread(found->second.e2e), spread(now.e2e))};
-    const double growth = row.now_ms - row.before_ms;
-    if (growth <= row.noise_ms || growth <= kWorthTelling * row.before_ms) continue;
-    for (std::size_t i = 0; i < kPhases.size(); ++i)
-      row.growth_ms[i] = median_of(now.phases[i]) - median_of(found->second.phases[i]);
-    row.phase = static_cast<std::size_t>(std::ranges::max_element(row.growth_ms) - row.growth_ms.begin());
-    diagnosis.regressions.push_back(std::move(row));
+    diagnosis.without_noise += found->second.e2e.size() < 2;
+    if (found->second.e2e.size() < 2) continue;
+    std::optional<Regression> row = regression_of(found->second, samples);
+    if (!row) continue;
+    row->key = std::get<0>(who);
+    row->request = std::get<2>(who);
+    diagnosis.regressions.push_back(std::move(*row));
   }
-  if (other_work > 0) diagnosis.caveats.push_back(fmt::format("{} requests were asked otherwise before", other_work));
+  if (diagnosis.without_noise > 0)
+    diagnosis.caveats.push_back(
+        fmt::format("{} requests were measured once before: their noise isn't known", diagnosis.without_noise));
+  if (diagnosis.compared < now.size())
+    diagnosis.caveats.push_back(
+        fmt::format("{} requests weren't asked before in that way", now.size() - diagnosis.compared));
   return diagnosis;
 }
 
@@ -113,6 +138,7 @@ Json diagnosis_json(const Diagnosis& diagnosis) {
                {"run", diagnosis.run},
                {"baseline", diagnosis.baseline},
                {"compared", diagnosis.compared},
+               {"without_noise", diagnosis.without_noise},
                {"caveats", diagnosis.caveats},
                {"regressions", Json::array()}};
   for (const Regression& row : diagnosis.regressions) {
@@ -125,6 +151,7 @@ Json diagnosis_json(const Diagnosis& diagnosis) {
                                    {"noise_ms", rounded(row.noise_ms)},
                                    {"phase", kPhases[row.phase].metric},
                                    {"resource", kPhases[row.phase].resource},
+                                   {"share", rounded(row.share())},
                                    {"growth_ms", phases}});
   }
   return json;

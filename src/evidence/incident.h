@@ -17,12 +17,13 @@ struct Incident {
   RuleVerdict rule;
   std::string phase, resource;        // it is attributed to; the metric's own name where it is no time
   std::string evidence;               // the figures it rests on
-  std::string ruled_out;              // the next one, and why it doesn't explain it
+  std::string ruled_out;              // the next one, and why it doesn't explain it; or "not ruled out: ..."
   std::vector<std::string> baseline;  // runs it is compared with; none: its stages are only compared with each other
 };
 
-// Of each rule that failed. Compared with runs of the same machine, model and kind of evidence that aren't judged with
-// them, where there are some.
+// Of each rule that failed. A time's stages are compared with those of runs of the same machine, model, kind of
+// evidence and build type that aren't judged with them, where there are some that were asked the same; and the rule is
+// measured again as if the stage had not grown. A counter is compared with another that would tell of another cause.
 std::vector<Incident> explain_failures(const History& history, const Cohort& cohort, const PressureVerdict& verdict);
 Json incidents_json(const PressureVerdict& verdict, const std::vector<Incident>& incidents);
 
