@@ -14,7 +14,9 @@ namespace {
 Result<int> run(const Settings& settings) {
   NMC_ASSIGN_OR_RETURN(const evidence::Budget budget, acceptance_budget(settings));
   NMC_ASSIGN_OR_RETURN(const evidence::History history, history_of(settings));
-  NMC_ASSIGN_OR_RETURN(const evidence::Cohort cohort, cohort_of(history, settings));
+  const auto found = cohort_of(history, settings);
+  if (!found) return without_evidence(found.error().message, settings);
+  const evidence::Cohort& cohort = *found;
   NMC_ASSIGN_OR_RETURN(
       const evidence::Acceptance acceptance,
       evidence::judge_acceptance(cohort, budget, acceptance_options(settings, settings.text("index"))));

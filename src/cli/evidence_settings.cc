@@ -72,4 +72,12 @@ int exit_code_of(evidence::Verdict verdict) {
   return kExitInsufficientEvidence;
 }
 
+int without_evidence(std::string_view why, const Settings& settings) {
+  fmt::print(stderr,
+             "insufficient_evidence: {}\nsupply it by: nano-mooncake experiments --repeats 2 --index {} --output "
+             "results/reports/NAME.json\n",
+             why, settings.text("index"));
+  return kExitInsufficientEvidence;
+}
+
 }  // namespace nmc::cli

@@ -34,4 +34,7 @@ Result<evidence::Cohort> cohort_of(const evidence::History& history, const Setti
 
 int exit_code_of(evidence::Verdict verdict);
 
+// For a command that judges but has nothing to judge: says why and what supplies it; kExitInsufficientEvidence.
+int without_evidence(std::string_view why, const Settings& settings);
+
 }  // namespace nmc::cli

@@ -12,7 +12,9 @@ namespace {
 
 Result<int> run(const Settings& settings) {
   NMC_ASSIGN_OR_RETURN(const evidence::History history, history_of(settings));
-  NMC_ASSIGN_OR_RETURN(const evidence::Cohort cohort, cohort_of(history, settings));
+  const auto found = cohort_of(history, settings);
+  if (!found) return without_evidence(found.error().message, settings);
+  const evidence::Cohort& cohort = *found;
   const evidence::FaultVerdict verdict = evidence::judge_faults(cohort);
   NMC_RETURN_IF_ERROR(write_verdict(fault_report(verdict), settings));
   return exit_code_of(verdict.verdict);

@@ -15,17 +15,13 @@ namespace {
 Result<int> calibrate(const Settings& settings, const evidence::Budget& budget, const evidence::History& history) {
   if (!settings.has("output"))
     return invalid_argument("--output: not given, expected a file for the calibrated budget");
-  NMC_ASSIGN_OR_RETURN(const evidence::Cohort cohort, evidence::runs_of_machine(history));
+  const auto found = evidence::runs_of_machine(history);
+  if (!found) return without_evidence(found.error().message, settings);
+  const evidence::Cohort& cohort = *found;
   const auto calibrated = evidence::calibrate(budget, settings.text("profile"), cohort, settings.seconds("margin"),
                                               settings.count("min-runs"));
   if (!calibrated && calibrated.error().code != ErrorCode::kNotFound) return Failure(calibrated.error());
-  if (!calibrated) {
-    fmt::print(stderr,
-               "insufficient_evidence: {}\nsupply it by: nano-mooncake experiments --index {} --output "
-               "results/reports/calibration-{}.json\n",
-               calibrated.error().message, settings.text("index"), cohort.runs.size() + 1);
-    return kExitInsufficientEvidence;
-  }
+  if (!calibrated) return without_evidence(calibrated.error().message, settings);
   NMC_RETURN_IF_ERROR(
       write_file_atomic(settings.text("output"), dump_json_pretty(evidence::budget_json(*calibrated)) + "\n"));
   if (!settings.on("quiet")) {
@@ -41,7 +37,9 @@ Result<int> run(const Settings& settings) {
   NMC_RETURN_IF_ERROR(evidence::rules_of(budget, settings.text("profile")));
   NMC_ASSIGN_OR_RETURN(const evidence::History history, history_of(settings));
   if (settings.on("calibrate")) return calibrate(settings, budget, history);
-  NMC_ASSIGN_OR_RETURN(const evidence::Cohort cohort, cohort_of(history, settings));
+  const auto found = cohort_of(history, settings);
+  if (!found) return without_evidence(found.error().message, settings);
+  const evidence::Cohort& cohort = *found;
   NMC_ASSIGN_OR_RETURN(const evidence::PressureVerdict verdict,
                        evidence::judge_pressure(cohort, budget,
                                                 {.profile = settings.text("profile"),

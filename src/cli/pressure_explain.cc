@@ -19,12 +19,9 @@ Result<int> run_diagnosis(const Settings& settings) {
   if (!diagnosis && (diagnosis.error().code != ErrorCode::kNotFound || !nothing_named))
     return Failure(diagnosis.error());
   const bool can_tell = diagnosis && diagnosis->compared > diagnosis->without_noise;
-  if (!can_tell) {
-    fmt::print(stderr, "insufficient_evidence: {}\nsupply it by: nano-mooncake experiments --index {} --repeats 2\n",
-               diagnosis ? "no request was measured twice before and again now" : diagnosis.error().message,
-               settings.text("index"));
-    return kExitInsufficientEvidence;
-  }
+  if (!can_tell)
+    return without_evidence(
+        diagnosis ? "no request was measured twice before and again now" : diagnosis.error().message, settings);
   Report report{.json = evidence::diagnosis_json(*diagnosis), .text = "", .table = {}};
   report.table.columns = {"case",  "request", "before_e2e_ms", "now_e2e_ms", "noise_ms",
                           "phase", "grew_ms", "share",         "resource"};

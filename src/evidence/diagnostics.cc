@@ -66,15 +66,27 @@ Json gate_json(const Gate& gate, const ReadAcceptance& acceptance, const Path& f
           {"next", next_command(gate, acceptance, folder)}};
 }
 
+// Text of somebody's report in a cell: it can neither end the row nor begin markup of its own.
+std::string in_cell(std::string_view text) {
+  std::string cell;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      cell += ' ';
+    else if (std::string_view("|<>`[]\\*").find(c) != std::string_view::npos)
+      cell += {'\\', c};
+    else
+      cell += c;
+  }
+  return cell;
+}
+
 // One gate a row, for a pull request.
 std::string markdown_of(const ReadAcceptance& acceptance, const std::string& bundle) {
-  std::string text = fmt::format("**{}**: {} runs, profile {}{}\n\n| gate | verdict | |\n| --- | --- | --- |\n",
-                                 acceptance.verdict, acceptance.runs.size(), acceptance.profile, bundle);
-  for (const Gate& gate : acceptance.gates) {
-    std::string summary = gate.summary;
-    for (std::size_t at = 0; (at = summary.find('|', at)) != std::string::npos; at += 2) summary.replace(at, 1, "\\|");
-    text += fmt::format("| {} | {} | {} |\n", gate.name, gate.verdict, summary);
-  }
+  std::string text =
+      fmt::format("**{}**: {} runs, profile {}{}\n\n| gate | verdict | |\n| --- | --- | --- |\n",
+                  in_cell(acceptance.verdict), acceptance.runs.size(), in_cell(acceptance.profile), in_cell(bundle));
+  for (const Gate& gate : acceptance.gates)
+    text += fmt::format("| {} | {} | {} |\n", in_cell(gate.name), in_cell(gate.verdict), in_cell(gate.summary));
   return text;
 }
 
