@@ -45,8 +45,9 @@ void refuse_others(const JsonReader& json, const Json& value, Names names) {
 }
 
 void refuse_unknown_members(const JsonReader& rule, const Json& json) {
-  refuse_others(rule, json,
-                {"id", "metric", "statistic", "selector", "over", "direction", "limit", "min_samples", "calibrated"});
+  refuse_others(
+      rule, json,
+      {"id", "metric", "statistic", "selector", "over", "direction", "limit", "min_samples", "slack", "calibrated"});
   for (const char* name : {"selector", "over"}) {
     if (json.is_object() && json.contains(name) && json[name].is_object())
       refuse_others(rule.member(name), json[name], {"workload", "mode", "transfer", "ratio", "lifecycle"});
@@ -67,8 +68,11 @@ BudgetRule read_rule(const JsonReader& json) {
                   .limit = json.number("limit"),
                   .at_least = json.text_of("direction", {"at_most", "at_least"}) == "at_least",
                   .min_samples = json.count("min_samples"),
+                  .slack = json.has("slack") ? json.number("slack") : 0,
                   .calibrated = {}};
-  if (!json.faulty() && !is_known_metric(rule.metric)) json.refuse("metric", "a metric of requests or of cases");
+  if (const Json slack = rule.slack; rule.slack < 0) json.refuse("slack", "a number of at least 0", &slack);
+  if (const Json metric = rule.metric; !json.faulty() && !is_known_metric(rule.metric))
+    json.refuse("metric", "a metric of requests or of cases", &metric);
   if (json.has("over")) rule.over = read_selector(json.member("over"));
   if (json.has("calibrated")) {
     const JsonReader calibrated = json.member("calibrated");
@@ -100,6 +104,7 @@ Json json_of(const BudgetRule& rule) {
                {"direction", rule.at_least ? "at_least" : "at_most"},
                {"limit", rule.limit},
                {"min_samples", rule.min_samples},
+               {"slack", rule.slack},
                {"calibrated", nullptr}};
   if (rule.calibrated) {
     json["calibrated"] = {{"limit", rule.calibrated->limit}, {"runs", Json::array()}};
@@ -229,7 +234,7 @@ bool is_calibrated_for(const Budget& budget, const ExperimentReport& run) {
 bool asks_the_same(const BudgetRule& a, const BudgetRule& b) {
   const auto asked = [](const BudgetRule& rule) {
     return std::tie(rule.id, rule.metric, rule.statistic, rule.selector, rule.over, rule.limit, rule.at_least,
-                    rule.min_samples);
+                    rule.min_samples, rule.slack);
   };
   return asked(a) == asked(b);
 }
@@ -389,7 +394,8 @@ Result<Budget> calibrate(const Budget& budget, const std::string& profile, const
                        rule.calibrated->runs.size(), min_runs);
     const auto [least, most] =
         std::ranges::minmax(rule.calibrated->runs, {}, [](const auto& run) { return run.second; });
-    const double limit = rule.at_least ? least.second / (1 + margin) : most.second * (1 + margin);
+    const double limit =
+        rule.at_least ? least.second / (1 + margin) - rule.slack : most.second * (1 + margin) + rule.slack;
     rule.calibrated->limit = std::round(limit * 1e6) / 1e6;
   }
   calibrated.calibration = conditions_of(*cohort.runs.back());

@@ -40,6 +40,7 @@ struct BudgetRule {
   double limit = 0;
   bool at_least = false;  // else at most
   std::uint64_t min_samples = 1;
+  double slack = 0;  // added to a calibrated limit, in the metric's unit: noise that is no part of the value
   struct Calibrated {
     double limit = 0;
     std::vector<std::pair<std::string, double>> runs;  // their ids and what each had
@@ -112,9 +113,9 @@ struct PressureOptions {
 Result<PressureVerdict> judge_pressure(const Cohort& cohort, const Budget& budget, const PressureOptions& options);
 Json pressure_json(const PressureVerdict& verdict);
 
-// Limits of times from the cohort's runs, as of runs_of_machine(): the worst run's value and the margin on top.
-// kNotFound: fewer than `min_runs` runs have a rule's value, whole, with the rule's id. Rules of other profiles lose
-// the limits that another calibration gave them.
+// Limits of times from the cohort's runs, as of runs_of_machine(): the worst run's value, the margin and the slack on
+// top. kNotFound: fewer than `min_runs` runs have a rule's value, whole, with the rule's id. Rules of other profiles
+// lose the limits that another calibration gave them.
 Result<Budget> calibrate(const Budget& budget, const std::string& profile, const Cohort& cohort, double margin,
                          std::uint64_t min_runs);
 

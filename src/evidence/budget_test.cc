@@ -195,6 +195,17 @@ TEST(Calibration, OfAtLeastTakesTheLeast) {
             27.6);
 }
 
+TEST(Calibration, SlackIsAddedWhateverTheValue) {
+  Budget budget = mean_budget();
+  budget.profiles["full"][0].slack = 5;
+  const auto limit = [&] {
+    return calibrate(budget, "full", *runs_of_machine(good_history()), 0.25, 2)->profiles["full"][0].calibrated->limit;
+  };
+  EXPECT_EQ(limit(), 34.5 * 1.25 + 5);
+  budget.profiles["full"][0].at_least = true;
+  EXPECT_EQ(limit(), 27.6 - 5);
+}
+
 TEST(Calibration, FewerRunsThanAskedForAreNone) {
   History history = good_history();
   history.runs.resize(1);
@@ -279,12 +290,13 @@ TEST(BudgetFile, WhatIsNotAsItShouldBeIsNamedByItsPath) {
     return budget ? "taken" : budget.error().message;
   };
   EXPECT_THAT(changed("/profiles/full/1/metric", "tea"),
-              HasSubstr("b.json: `profiles.full[1].metric`: expected a metric"));
+              HasSubstr("b.json: `profiles.full[1].metric`: expected a metric of requests or of cases, got \"tea\""));
   EXPECT_THAT(changed("/profiles/full/0/statistic", "p90"), HasSubstr("expected one of \"p50\""));
   EXPECT_THAT(changed("/profiles/full/0/direction", "below"), HasSubstr("expected one of \"at_most\" \"at_least\""));
   EXPECT_THAT(changed("/profiles/full/0/limit", "1 s"), HasSubstr("`profiles.full[0].limit`: expected a number"));
   EXPECT_THAT(changed("/profiles/full/0/selector/worklod", "w"),
               HasSubstr("`profiles.full[0].selector.worklod`: expected one of the members workload mode"));
+  EXPECT_THAT(changed("/profiles/full/0/slack", -1), HasSubstr("slack`: expected a number of at least 0, got -1"));
   EXPECT_THAT(changed("/profiles/full/0/limt", 3), HasSubstr("`profiles.full[0].limt`: expected one of"));
   EXPECT_THAT(changed("/profiles/full/1/id", "ttft_ms-p95"), HasSubstr("an id that no rule before it has"));
   EXPECT_THAT(changed("/profiles/full/0", 7), HasSubstr("`profiles.full[0]`: expected an object"));
