@@ -182,6 +182,19 @@ TEST(Acceptance, DemandsNoWin) {
   EXPECT_EQ(gate_of(judged(history), "decision").verdict, Verdict::kPass);
 }
 
+TEST(Acceptance, AControlIsOfTheSameRepeat) {
+  History history = good_history();
+  for (ExperimentReport& run : history.runs) {
+    for (const CaseRow& row : std::vector(run.cases)) {
+      run.cases.push_back(row);
+      run.cases.back().repeat = 1;
+    }
+  }
+  EXPECT_THAT(troubles(judged(history)), IsEmpty());
+  std::erase_if(history.runs[1].cases, [](const CaseRow& row) { return row.key == kSplit && row.repeat == 1; });
+  EXPECT_THAT(troubles(judged(history)), ElementsAre("decision: insufficient_evidence"));
+}
+
 TEST(Acceptance, ParityIsForCheckpoints) {
   History history = good_history();
   EXPECT_FALSE(gate_of(judged(history), "parity").applies);

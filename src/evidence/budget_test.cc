@@ -72,6 +72,9 @@ TEST(PressureBudget, AQuotientComparesTwoKindsOfCases) {
   EXPECT_EQ(judged(history, rule).verdict, Verdict::kPass);
   rule.limit = 0.24;
   EXPECT_EQ(judged(history, rule).verdict, Verdict::kFail);
+  rule.limit = 0.25;
+  case_of(history, key_of("pd-split")).status = "skipped";
+  EXPECT_THAT(judged(history, rule).reason, HasSubstr("high-reuse/pd-split/shm/1p1d/cold/none")) << "half of one side";
   rule.over->mode = "pd";
   EXPECT_EQ(judged(history, rule).verdict, Verdict::kInsufficient);
 }
@@ -272,6 +275,8 @@ TEST(Calibration, ChangesNothingThatIsAsked) {
   EXPECT_EQ(with_calibration(mean_budget(), calibrated).profiles["full"][1].limit, 0);
   EXPECT_EQ(with_calibration(mean_budget(), calibrated).profiles["full"][0],
             calibrated_on(good_history()).profiles["full"][0]);
+  EXPECT_EQ(with_calibration(calibrated_on(good_history()), mean_budget()), mean_budget())
+      << "limits of the budget itself don't outlive its calibration";
   calibrated.profiles["full"][0].selector.mode = "pd-split";  // of another question
   EXPECT_FALSE(with_calibration(mean_budget(), calibrated).profiles["full"][0].calibrated);
 }
