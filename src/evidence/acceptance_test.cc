@@ -45,7 +45,7 @@ struct Mutation {
   const char* finding;  // part of its first
 };
 
-void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }
+std::ostream& operator<<(std::ostream& out, const Mutation& mutation) { return out << mutation.name; }
 
 class AcceptanceChange : public ::testing::TestWithParam<Mutation> {};
 

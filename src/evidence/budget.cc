@@ -320,7 +320,7 @@ Result<std::span<const BudgetRule>> rules_of(const Budget& budget, const std::st
 Measured measure(const BudgetRule& rule, std::span<const ExperimentReport* const> runs) {
   Measured measured = measure_selected(rule, rule.selector, runs);
   if (!measured.value || !rule.over) return measured;
-  const Measured under = measure_selected(rule, *rule.over, runs);
+  Measured under = measure_selected(rule, *rule.over, runs);
   if (!under.value) return under;
   measured.samples = std::min(measured.samples, under.samples);
   if (measured.missing.empty()) measured.missing = under.missing;

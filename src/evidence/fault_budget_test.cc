@@ -36,7 +36,7 @@ struct Mutation {
   std::string trouble;  // the only one
 };
 
-void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }
+std::ostream& operator<<(std::ostream& out, const Mutation& mutation) { return out << mutation.name; }
 
 class FaultBudgetChange : public ::testing::TestWithParam<Mutation> {};
 

@@ -1,7 +1,7 @@
 // A history that every gate passes, for tests that change one thing in it.
 #pragma once
 
-#include <functional>
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,10 +53,10 @@ inline CaseRow& case_of(History& history, const CaseKey& key) {
   return *std::ranges::find(history.runs.back().cases, key, &CaseRow::key);
 }
 
-inline BudgetRule rule_on(std::string metric, std::string statistic, double limit) {
+inline BudgetRule rule_on(const std::string& metric, const std::string& statistic, double limit) {
   return {.id = metric + "-" + statistic,
-          .metric = std::move(metric),
-          .statistic = std::move(statistic),
+          .metric = metric,
+          .statistic = statistic,
           .selector = {.workload = "", .mode = "pd-global", .transfer = "", .ratio = "", .lifecycle = ""},
           .over = {},
           .limit = limit,
