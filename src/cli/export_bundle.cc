@@ -27,14 +27,28 @@ Result<evidence::BundleInput> input_of(const Settings& settings) {
     NMC_RETURN_IF_ERROR(lab::parse_workloads(input.workloads_text, settings.text("workloads")));
   }
   for (const std::string& path : settings.words("include")) {
-    std::string& content = input.verdicts[Path(path).filename().string()];
-    if (!content.empty()) return invalid_argument("--include: two files are called {}", Path(path).filename().string());
-    NMC_ASSIGN_OR_RETURN(content, read_file(path, evidence::kBundleFileBytesMax));
+    const std::string name = Path(path).filename().string();
+    NMC_ASSIGN_OR_RETURN(std::string content, read_file(path, evidence::kBundleFileBytesMax));
+    if (!input.verdicts.emplace(name, std::move(content)).second)
+      return invalid_argument("--include: two files are called {}", name);
   }
   return input;
 }
 
+// An archive in the bundle's folder would be a file too many there.
+Result<void> check_zip_place(const Settings& settings) {
+  if (!settings.has("zip")) return {};
+  std::error_code error;
+  const Path folder = std::filesystem::weakly_canonical(std::filesystem::absolute(settings.text("output-dir")), error);
+  const Path zip = std::filesystem::weakly_canonical(std::filesystem::absolute(settings.text("zip")), error);
+  const Path below = zip.lexically_relative(folder.has_filename() ? folder : folder.parent_path());
+  if (error || (!below.empty() && *below.begin() != ".."))
+    return invalid_argument("--zip: {}: expected a file outside of --output-dir", settings.text("zip"));
+  return {};
+}
+
 Result<int> run(const Settings& settings) {
+  NMC_RETURN_IF_ERROR(check_zip_place(settings));
   NMC_ASSIGN_OR_RETURN(const evidence::BundleInput input, input_of(settings));
   NMC_ASSIGN_OR_RETURN(const auto files, evidence::make_bundle(input));
   std::string archive;
@@ -66,7 +80,8 @@ Command export_bundle_command() {
            {.name = "output-dir",
             .placeholder = "DIR",
             .default_text = "results/repro_bundle",
-            .help = "The bundle. One that is there is replaced whole; anything else there is an error.",
+            .help = "The bundle. One that is there is replaced whole; anything else there is an error, "
+                    "files added to it too.",
             .source = Source::kFlagOnly},
            profile_setting("pressure-profile"),
            budget_setting(),

@@ -2,131 +2,51 @@
 #include <functional>
 #include <set>
 
-#include "base/hash.h"
 #include "evidence/budget.h"
 #include "evidence/bundle.h"
-#include "evidence/canonical.h"
-#include "evidence/json_reader.h"
+#include "evidence/bundle_files.h"
+#include "evidence/bundle_manifest.h"
 
 namespace nmc::evidence {
 namespace {
 
-// A bundle's files, wherever they are.
-class BundleFiles {
- public:
-  virtual ~BundleFiles() = default;
-  virtual std::vector<std::string> names() const = 0;  // as they are, in any order, maybe one twice
-  // Nothing: it isn't there or can't be read as a file, which is among the faults then.
-  virtual std::optional<std::string> read(const std::string& name) = 0;
-  std::vector<ContainerFault> faults;
-};
+Result<ExperimentReport> report_of(std::string_view text, const std::string& path) {
+  NMC_ASSIGN_OR_RETURN(const Json json, parse_bundle_json(text, path));
+  return parse_report(json, path);
+}
 
-class ZipFiles final : public BundleFiles {
- public:
-  explicit ZipFiles(Mapping archive) : archive_(std::move(archive)), content_(read_zip(archive_.bytes())) {
-    faults = std::move(content_.faults);
-  }
-  std::vector<std::string> names() const override {
-    std::vector<std::string> names;
-    for (const ZipEntry& entry : content_.entries) names.push_back(entry.name);
-    return names;
-  }
-  std::optional<std::string> read(const std::string& name) override {
-    const auto found = std::ranges::find(content_.entries, name, &ZipEntry::name);
-    if (found == content_.entries.end()) return std::nullopt;
-    const bool faulty = std::ranges::count(faults, name, &ContainerFault::path) > 0;
-    if (faulty) return std::nullopt;
-    return std::string(reinterpret_cast<const char*>(found->bytes.data()), found->bytes.size());
-  }
-
- private:
-  const Mapping archive_;
-  ZipContent content_;
-};
-
-class FolderFiles final : public BundleFiles {
- public:
-  static Result<std::unique_ptr<FolderFiles>> open(const Path& folder) {
-    auto files = std::unique_ptr<FolderFiles>(new FolderFiles(folder));
-    std::error_code error;
-    for (std::filesystem::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
-         entry.increment(error)) {
-      files->add(entry->path().lexically_relative(folder).string(), entry->symlink_status());
-      if (files->names_.size() > kZipEntriesMax) {
-        files->faults.push_back({"malformed", "", fmt::format("more than {} files", kZipEntriesMax)});
-        break;
-      }
-    }
-    if (error) return Failure(os_error("read", folder.string(), error.value()));
-    return files;
-  }
-  std::vector<std::string> names() const override { return names_; }
-  std::optional<std::string> read(const std::string& name) override {
-    if (std::ranges::count(regular_, name) == 0) return std::nullopt;
-    auto text = read_file(folder_ / name, kBundleFileBytesMax);
-    if (text) return std::move(*text);
-    faults.push_back({"malformed", name, text.error().message});
-    return std::nullopt;
-  }
-
- private:
-  explicit FolderFiles(Path folder) : folder_(std::move(folder)) {}
-
-  void add(std::string name, std::filesystem::file_status status) {
-    using std::filesystem::file_type;
-    if (status.type() == file_type::directory) return;
-    names_.push_back(name);
-    if (status.type() == file_type::regular)
-      regular_.push_back(std::move(name));
-    else if (status.type() == file_type::symlink)
-      faults.push_back({"link", std::move(name), "a link, expected a file"});
-    else
-      faults.push_back({"malformed", std::move(name), "neither a file nor a folder"});
-  }
-
-  const Path folder_;
-  std::vector<std::string> names_, regular_;
-};
-
-struct ManifestFile {
-  std::string path, sha256;
-  std::uint64_t bytes = 0;
-};
-struct ManifestReport {
-  std::string run_id, path, report_digest;
-};
-struct Manifest {
-  std::string profile, digest;
-  std::vector<ManifestFile> files;
-  std::vector<std::string> records;
-  std::vector<ManifestReport> reports;
-};
-
+// Each file's digest is held against the manifest first. What is intact by that is then looked into: a record against
+// its report, records against the manifest's. In the end the manifest has to be the text that an export of just these
+// files and records makes, so that whatever no check has thought of is found, too.
 class Verifier {
  public:
   explicit Verifier(BundleFiles& files) : files_(files) {}
 
   BundleVerification run() {
-    const std::vector<std::string> names = files_.names();
-    for (ContainerFault& fault : name_faults(names)) found(std::move(fault));
-    present_.insert(names.begin(), names.end());
+    present_.insert(files_.names().begin(), files_.names().end());
     result_.files = present_.size();
+    found_all(name_faults(files_.names()));
     if (read_manifest()) {
+      check_listed();
       check_files();
       check_extra();
       check_registry();
       check_budget();
+      if (result_.findings.empty() && files_.faults().empty()) check_text();
     }
-    for (ContainerFault& fault : files_.faults) found({fault.kind, printable_name(fault.path), fault.detail});
-    const auto order = [](const ContainerFault& fault) { return std::tie(fault.path, fault.kind, fault.detail); };
-    std::ranges::sort(result_.findings, {}, order);
+    found_all(files_.faults());
+    std::ranges::sort(result_.findings);
+    const auto twice = std::ranges::unique(result_.findings);
+    result_.findings.erase(twice.begin(), twice.end());
     return std::move(result_);
   }
 
  private:
-  void found(ContainerFault fault) { result_.findings.push_back(std::move(fault)); }
-  void found(const char* kind, const std::string& path, std::string detail) {
-    found({kind, printable_name(path), std::move(detail)});
+  void found(std::string kind, std::string_view path, std::string detail) {
+    result_.findings.push_back({std::move(kind), printable_name(path), std::move(detail)});
+  }
+  void found_all(const std::vector<ContainerFault>& faults) {
+    for (const ContainerFault& fault : faults) found(fault.kind, fault.path, fault.detail);
   }
 
   bool read_manifest() {
@@ -134,168 +54,200 @@ class Verifier {
       found("missing", kBundleManifest, "a bundle has a manifest");
       return false;
     }
-    const std::optional<std::string> text = files_.read(kBundleManifest);
-    if (!text) return false;  // said already
-    const Result<Json> json = parse_json(*text, kBundleManifest);
-    if (!json) {
-      found("malformed", kBundleManifest, json.error().message);
+    std::optional<std::string> text = files_.read(kBundleManifest);
+    if (!text) return false;  // its fault says why
+    Result<Manifest> manifest = parse_manifest(*text, kBundleManifest);
+    if (!manifest) {
+      found(manifest.error().code == ErrorCode::kResourceExhausted ? "bomb" : "malformed", kBundleManifest,
+            manifest.error().message);
       return false;
     }
-    std::optional<Error> fault;
-    const JsonReader root(*json, "", &fault);
-    if (root.text("schema") != kBundleSchema && !fault)
-      fault = Error{ErrorCode::kInvalidArgument, fmt::format("`schema`: expected \"{}\"", kBundleSchema)};
-    read_manifest_members(root);
-    if (!fault && manifest_.files.empty()) root.refuse("files", "at least one file");
-    if (fault) {
-      found("malformed", kBundleManifest, fault->message);
-      return false;
-    }
-    if (canonical_digest(*json, "manifest_digest").hex() != manifest_.digest)
-      found("modified", kBundleManifest, "its content doesn't have the digest that it says");
+    manifest_ = std::move(*manifest);
+    text_ = std::move(*text);
+    if (!manifest_.digest_is_its) found("modified", kBundleManifest, "its content hasn't the digest that it says");
     result_.manifest_digest = manifest_.digest;
     return true;
   }
 
-  void read_manifest_members(const JsonReader& root) {
-    manifest_.profile = root.text("profile");
-    manifest_.digest = root.hex_digest("manifest_digest");
-    for (const JsonReader& file : root.items("files"))
-      manifest_.files.push_back({file.text("path"), file.hex_digest("sha256"), file.count("bytes")});
-    manifest_.records = root.text_list("records");
-    for (const JsonReader& report : root.items("reports"))
-      manifest_.reports.push_back({report.text("run_id"), report.text("path"), report.hex_digest("report_digest")});
+  void check_listed() {
+    std::vector<std::string> names = {kBundleManifest};
+    for (const Manifest::File& file : manifest_.files) {
+      if (file.path == kBundleManifest)
+        found("malformed", kBundleManifest, "it lists itself");
+      else if (!listed_.emplace(file.path, &file.identity).second)
+        found("duplicate-name", file.path, "the manifest lists it twice");
+    }
+    for (const auto& [path, identity] : listed_) names.push_back(path);
+    found_all(name_faults(names));
+    for (const Manifest::Report& report : manifest_.reports) reports_.emplace(report.path, &report);
+    for (const char* path : {kBundleIndex, kBundleBudget, kBundleWorkloads}) {
+      if (!listed_.contains(path)) found("missing", path, "a bundle has one, and the manifest doesn't list it");
+    }
   }
 
   void check_files() {
-    std::vector<std::string> names = {kBundleManifest};
-    for (const ManifestFile& file : manifest_.files) {
-      names.push_back(file.path);
-      if (file.path == kBundleManifest) {
-        found("malformed", kBundleManifest, "it lists itself");
+    for (const auto& [path, identity] : listed_) {
+      if (!present_.contains(path)) {
+        found("missing", path, "the manifest lists it");
         continue;
       }
-      if (!present_.contains(file.path)) {
-        found("missing", file.path, "the manifest lists it");
-        continue;
-      }
-      const std::optional<std::string> text = files_.read(file.path);
-      if (text && (text->size() != file.bytes || sha256(*text).hex() != file.sha256)) found_other(file.path, *text);
-    }
-    for (ContainerFault& fault : name_faults(names)) {
-      if (fault.path != kBundleManifest) found(std::move(fault));
+      const std::optional<std::string> text = files_.read(path);
+      if (!text) continue;
+      if (identity_of(*text) == *identity)
+        intact_.insert(path);
+      else if (path != kBundleIndex)  // of which check_registry() can say more
+        found_other(path, *text);
     }
   }
 
   // Content that isn't what the manifest says: that of another run, or changed.
-  void found_other(const std::string& path, const std::string& text) {
-    const auto listed = std::ranges::find(manifest_.reports, path, &ManifestReport::path);
-    if (listed != manifest_.reports.end()) {
-      const Result<Json> json = parse_json(text, path);
-      const auto report = json ? parse_report(*json, path) : Result<ExperimentReport>(Failure(json.error()));
-      if (report && report->digest != listed->report_digest)
+  void found_other(const std::string& path, std::string_view text) {
+    if (const auto listed = reports_.find(path); listed != reports_.end()) {
+      const Result<ExperimentReport> report = report_of(text, path);
+      if (report && report->digest != listed->second->report_digest)
         return found("stale", path,
                      fmt::format("a whole report of run {}, but not the one that the manifest is of", report->run_id));
     }
-    found("modified", path, "its content doesn't have the digest that the manifest says");
+    found("modified", path, "its content hasn't the digest that the manifest says");
   }
 
   void check_extra() {
-    std::set<std::string> listed = {kBundleManifest};
-    for (const ManifestFile& file : manifest_.files) listed.insert(file.path);
     for (const std::string& name : present_) {
-      if (!listed.contains(name)) found("extra", name, "the manifest doesn't list it");
+      if (name != kBundleManifest && !listed_.contains(name)) found("extra", name, "the manifest doesn't list it");
     }
   }
 
   void check_registry() {
     const std::optional<std::string> text = files_.read(kBundleIndex);
-    if (!text) {
-      if (!present_.contains(kBundleIndex)) found("missing", kBundleIndex, "a bundle has a registry");
-      return;
-    }
-    std::vector<std::string> digests;
+    if (!text) return;  // said already
+    const std::size_t before = result_.findings.size();
     std::size_t number = 0;
     for (std::string_view rest = *text; !rest.empty();) {
       const std::size_t end = rest.find('\n');
-      ++number;
+      if (++number > kZipEntriesMax) return found("bomb", kBundleIndex, "more records than a bundle can have reports");
       if (end == std::string_view::npos) {
         found("truncated", kBundleIndex, fmt::format("line {} has no end", number));
         break;
       }
-      check_record(rest.substr(0, end), number, digests);
+      check_line(rest.substr(0, end), number);
       rest.remove_prefix(end + 1);
     }
-    check_order(digests);
-    if (manifest_.reports.size() != digests.size())
-      found("inconsistent", kBundleManifest,
-            fmt::format("it lists {} reports, the registry has {} records", manifest_.reports.size(), digests.size()));
+    result_.runs = records_.size();
+    check_order(result_.findings.size() != before);
   }
 
-  void check_record(std::string_view line, std::size_t number, std::vector<std::string>& digests) {
+  void check_line(std::string_view line, std::size_t number) {
     const std::string name = fmt::format("{}:{}", kBundleIndex, number);
-    const Result<RegistryRecord> record = parse_record(line, name);
-    if (!record) return found("inconsistent", kBundleIndex, record.error().message);
-    ++result_.runs;
-    digests.push_back(record_json(*record)["record_digest"]);
-    const auto listed = std::ranges::find(manifest_.reports, record->run_id, &ManifestReport::run_id);
-    if (listed == manifest_.reports.end() || listed->path != record->path ||
-        listed->report_digest != record->report_digest)
-      found("inconsistent", kBundleIndex,
-            fmt::format("line {}: run {} isn't as the manifest lists it", number, record->run_id));
-    const std::optional<std::string> text = files_.read(record->path);
-    if (!text) {
-      if (!present_.contains(record->path))
-        found("missing", record->path, fmt::format("the record of run {} names it", record->run_id));
+    const Result<RegistryRecord> record =
+        line.size() > kRecordBytesMax ? corrupt("{}: {} bytes", name, line.size()) : parse_record(line, name);
+    if (!record)
+      return found(intact_.contains(kBundleIndex) ? "inconsistent" : "modified", kBundleIndex, record.error().message);
+    records_.push_back(*record);
+    if (!ids_.insert(record->run_id).second || !paths_.insert(record->path).second)
+      return found("inconsistent", kBundleIndex,
+                   fmt::format("line {}: run {} or its report is there twice", number, record->run_id));
+    check_record(*record, number);
+  }
+
+  void check_record(const RegistryRecord& record, std::size_t number) {
+    const auto listed = reports_.find(record.path);
+    if (listed == reports_.end() || listed->second->run_id != record.run_id ||
+        listed->second->report_digest != record.report_digest)
+      return other_runs_.push_back(fmt::format("line {}: the manifest has no such run as {}", number, record.run_id));
+    if (!intact_.contains(record.path)) {
+      if (!listed_.contains(record.path)) found("missing", record.path, "the manifest lists its run, but not its file");
       return;
     }
-    const Result<Json> json = parse_json(*text, record->path);
-    const auto report = json ? parse_report(*json, record->path) : Result<ExperimentReport>(Failure(json.error()));
-    if (!report) return found("inconsistent", record->path, report.error().message);
-    if (record_of(*report, record->path) != *record)
-      found("inconsistent", kBundleIndex, fmt::format("line {}: its record isn't that of {}", number, record->path));
+    const std::optional<std::string> text = files_.read(record.path);
+    if (!text) return;
+    const Result<ExperimentReport> report = report_of(*text, record.path);
+    if (!report)
+      found(report.error().code == ErrorCode::kResourceExhausted ? "bomb" : "inconsistent", record.path,
+            report.error().message);
+    else if (record_of(*report, record.path) != record)
+      found("inconsistent", kBundleIndex, fmt::format("line {}: its record isn't that of {}", number, record.path));
   }
 
-  void check_order(const std::vector<std::string>& digests) {
-    if (digests == manifest_.records) return;
-    if (std::ranges::is_permutation(digests, manifest_.records))
-      found("reordered", kBundleIndex, "its records aren't in the order of the manifest");
-    else
-      found("inconsistent", kBundleIndex, "its records aren't those that the manifest lists");
+  // `has_fault`: what is wrong with the registry is said, unless it is its order.
+  void check_order(bool has_fault) {
+    const bool intact = intact_.contains(kBundleIndex);
+    std::vector<std::string> digests;
+    for (const RegistryRecord& record : records_) digests.push_back(record_json(record)["record_digest"]);
+    const bool equal = digests == manifest_.records;
+    std::vector<std::string> expected = manifest_.records, given = std::move(digests);
+    std::ranges::sort(expected);
+    std::ranges::sort(given);
+    if (!equal && given == expected)
+      return found("reordered", kBundleIndex, "its records aren't in the manifest's order");
+    if (has_fault || (equal && intact && other_runs_.empty())) return;
+    if (equal && !intact)
+      return found("modified", kBundleIndex, "its content hasn't the digest that the manifest says");
+    const std::string which = other_runs_.empty() ? fmt::format("{} records, the manifest has {}, or others",
+                                                                records_.size(), manifest_.records.size())
+                                                  : other_runs_.front();
+    if (intact) return found("inconsistent", kBundleIndex, which);
+    found("stale", kBundleIndex, "a whole registry, but not the one that the manifest is of: " + which);
   }
 
   void check_budget() {
+    if (!intact_.contains(kBundleBudget)) return;
     const std::optional<std::string> text = files_.read(kBundleBudget);
-    if (!text) return;  // the manifest lists it, or else it isn't a budget's bundle
-    const Result<Json> json = parse_json(*text, kBundleBudget);
+    if (!text) return;
+    const Result<Json> json = parse_bundle_json(*text, kBundleBudget);
     const auto budget = json ? parse_budget(*json, kBundleBudget) : Result<Budget>(Failure(json.error()));
     if (!budget) return found("inconsistent", kBundleBudget, budget.error().message);
     if (const auto rules = rules_of(*budget, manifest_.profile); !rules)
       found("inconsistent", kBundleBudget, rules.error().message);
   }
 
+  void check_text() {
+    std::map<std::string, FileIdentity> files;
+    for (const auto& [path, identity] : listed_) files.emplace(path, *identity);
+    if (manifest_text(manifest_.profile, files, records_) != text_)
+      found("modified", kBundleManifest, "members, their order or their layout aren't as an export writes them");
+  }
+
+  static constexpr std::size_t kRecordBytesMax = 64 * 1024;
+
   BundleFiles& files_;
   Manifest manifest_;
-  std::set<std::string> present_;
+  std::string text_;               // the manifest's
+  std::set<std::string> present_;  // all there is
+  std::map<std::string, const FileIdentity*, std::less<>> listed_;
+  std::map<std::string, const Manifest::Report*, std::less<>> reports_;  // the manifest's, by path
+  std::set<std::string, std::less<>> intact_;                            // listed, and as the manifest says
+  std::vector<RegistryRecord> records_;
+  std::set<std::string> ids_, paths_;    // of records
+  std::vector<std::string> other_runs_;  // records that the manifest doesn't have
   BundleVerification result_;
 };
 
+BundleVerification refused(const char* kind, std::string detail) {
+  BundleVerification verification;
+  verification.findings.push_back({kind, "", std::move(detail)});
+  return verification;
+}
+
 }  // namespace
+
+BundleVerification verify_archive(std::span<const std::byte> archive) {
+  if (archive.empty()) return refused("truncated", "an empty file, expected a ZIP archive");
+  if (archive.size() > kZipBytesMax)
+    return refused("bomb", fmt::format("{} bytes, expected at most {}", archive.size(), kZipBytesMax));
+  const std::unique_ptr<BundleFiles> files = files_of_archive(archive);
+  return Verifier(*files).run();
+}
 
 Result<BundleVerification> verify_bundle(const Path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    NMC_ASSIGN_OR_RETURN(const std::unique_ptr<FolderFiles> files, FolderFiles::open(path));
+    NMC_ASSIGN_OR_RETURN(const std::unique_ptr<BundleFiles> files, files_of_folder(path));
     return Verifier(*files).run();
   }
   NMC_ASSIGN_OR_RETURN(const std::uint64_t size, nmc::file_size(path));
-  if (size == 0 || size > kZipBytesMax) {
-    const std::string detail = fmt::format("{} bytes, expected a ZIP archive of at most 4 GiB", size);
-    return BundleVerification{.findings = {{size == 0 ? "truncated" : "malformed", "", detail}}, .manifest_digest = ""};
-  }
-  NMC_ASSIGN_OR_RETURN(Mapping archive, map_file(path));
-  ZipFiles files(std::move(archive));
-  return Verifier(files).run();
+  if (size == 0) return verify_archive({});  // which can't be mapped
+  NMC_ASSIGN_OR_RETURN(const Mapping archive, map_file(path));
+  return verify_archive(archive.bytes());
 }
 
 Json verification_json(const BundleVerification& verification) {

@@ -14,7 +14,7 @@ constexpr std::size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22;
 constexpr std::uint16_t kVersion = 20, kMadeByUnix = 0x0314, kUtf8Names = 0x0800, kStored = 0;
 constexpr std::uint16_t kTime = 0, kDate = 0x0021;             // 1 January 1980, the first there is
 constexpr std::uint32_t kMode = std::uint32_t{0100644} << 16;  // a file that all may read
-constexpr std::uint32_t kModeType = 0170000, kModeLink = 0120000, kModeFile = 0100000;
+constexpr std::uint32_t kModeType = 0170000, kModeLink = 0120000;
 constexpr std::uint64_t kBombFactor = 50;  // what packs better than that wasn't evidence
 constexpr std::uint64_t kBombBytes = 1 << 20;
 
@@ -40,6 +40,26 @@ void put_common(std::string& out, std::uint32_t crc, std::size_t size, std::size
   put(out, size, 4);
   put(out, name, 2);
   put(out, 0, 2);  // no extra field
+}
+
+std::string local_header(std::string_view name, std::uint32_t crc, std::size_t size) {
+  std::string out;
+  put(out, kLocalSignature, 4);
+  put_common(out, crc, size, name.size());
+  return out.append(name);
+}
+
+std::string central_header(std::string_view name, std::uint32_t crc, std::size_t size, std::size_t offset) {
+  std::string out;
+  put(out, kCentralSignature, 4);
+  put(out, kMadeByUnix, 2);
+  put_common(out, crc, size, name.size());
+  put(out, 0, 2);  // no comment
+  put(out, 0, 2);  // of the first part
+  put(out, 0, 2);  // internal attributes
+  put(out, kMode, 4);
+  put(out, offset, 4);
+  return out.append(name);
 }
 
 // Little-endian numbers of a piece that is there.
@@ -89,6 +109,10 @@ class ZipReader {
   // The end record has to be the last thing there is.
   std::optional<std::size_t> find_end() {
     const std::size_t size = all_.bytes.size();
+    if (size >= 4 && all_.at(0, 4) != kLocalSignature) {
+      fault("malformed", "", "it doesn't begin as a ZIP archive does");
+      return std::nullopt;
+    }
     if (size >= kEndBytes && all_.at(size - kEndBytes, 4) == kEndSignature && all_.at(size - 2, 2) == 0)
       return size - kEndBytes;
     for (std::size_t at = size >= kEndBytes ? size - kEndBytes : 0; at-- > 0;) {
@@ -110,9 +134,12 @@ class ZipReader {
       const std::size_t bytes = kCentralBytes + entry.name_bytes + entry.extra_bytes + entry.comment_bytes;
       if (end - at < bytes)
         return fault("malformed", "", fmt::format("entry {} of the central directory is cut off", i));
+      if (entry.name_bytes > kZipNameBytesMax)
+        return fault("malformed", "", fmt::format("entry {} has a name of {} bytes", i, entry.name_bytes));
       entry.name = all_.text(at + kCentralBytes, entry.name_bytes);
+      const std::size_t header = at;
       at += bytes;
-      if (!read_entry(entry, begin, data)) return;
+      if (!read_entry(entry, header, begin, data)) return;
     }
     if (at != end) fault("malformed", "", "bytes between the central directory and its end");
     if (data != begin) fault("malformed", "", "bytes between the entries and the central directory");
@@ -134,7 +161,7 @@ class ZipReader {
   }
 
   // False where it can't be told where the next one begins.
-  bool read_entry(const Central& entry, std::size_t begin, std::size_t& data) {
+  bool read_entry(const Central& entry, std::size_t header, std::size_t begin, std::size_t& data) {
     if (entry.offset != data) {
       fault("malformed", entry.name, "it overlaps another entry, or there are bytes of nobody before it");
       return false;
@@ -146,31 +173,44 @@ class ZipReader {
     }
     const std::size_t local = data;
     data += length;
-    const std::uint32_t mode = entry.made_by >> 8 == 3 ? entry.attributes >> 16 : 0;
-    if ((mode & kModeType) == kModeLink) {
-      fault("link", entry.name, "a link, expected a file");
-    } else if (entry.method != kStored && entry.size > kBombBytes && entry.size / kBombFactor > entry.packed) {
-      fault("bomb", entry.name, fmt::format("{} bytes that unpack to {}", entry.packed, entry.size));
-    } else if (entry.method != kStored || entry.packed != entry.size || entry.flags != kUtf8Names ||
-               entry.extra_bytes != 0 || entry.comment_bytes != 0 || ((mode & kModeType) != kModeFile && mode != 0) ||
-               entry.name.ends_with('/')) {
-      fault("malformed", entry.name, "expected a stored file without encryption, extra field or comment");
-    } else if (!agrees(entry, local)) {
-      fault("inconsistent", entry.name, "its local header and the central directory disagree");
+    if (std::optional<ContainerFault> refused = why_refused(entry, header, local)) {
+      content_.faults.push_back(std::move(*refused));
+      // A name that is refused is there nevertheless, for whoever looks for what is missing or there twice.
+      content_.entries.push_back({entry.name, {}});
     } else {
-      const auto bytes = all_.bytes.subspan(local + kLocalBytes + entry.name_bytes, entry.size);
-      if (crc_of(bytes) != entry.crc)
-        fault("modified", entry.name, "its content doesn't have the checksum that the archive says");
-      else
-        content_.entries.push_back({entry.name, bytes});
-      return true;
+      content_.entries.push_back({entry.name, all_.bytes.subspan(content_at(entry, local), entry.size)});
     }
-    names_only(entry.name);
     return true;
   }
 
-  // A name that is refused is there nevertheless, for whoever looks for what is missing or there twice.
-  void names_only(const std::string& name) { content_.entries.push_back({name, {}}); }
+  static std::size_t content_at(const Central& entry, std::size_t local) {
+    return local + kLocalBytes + entry.name_bytes;
+  }
+
+  std::optional<ContainerFault> why_refused(const Central& entry, std::size_t header, std::size_t local) const {
+    const auto refuse = [&](const char* kind, std::string detail) {
+      return ContainerFault{kind, entry.name, std::move(detail)};
+    };
+    const std::uint32_t mode = entry.made_by >> 8 == 3 ? entry.attributes >> 16 : 0;
+    if ((mode & kModeType) == kModeLink) return refuse("link", "a link, expected a file");
+    if (entry.size > kZipFileBytesMax)
+      return refuse("bomb",
+                    fmt::format("{} bytes in {}, expected at most {}", entry.size, entry.packed, kZipFileBytesMax));
+    if (entry.method != kStored && entry.size > kBombBytes && entry.size / kBombFactor > entry.packed)
+      return refuse("bomb", fmt::format("{} bytes that unpack to {}", entry.packed, entry.size));
+    if (entry.method != kStored || entry.packed != entry.size || entry.flags != kUtf8Names || entry.extra_bytes != 0 ||
+        entry.comment_bytes != 0 || entry.name.ends_with('/'))
+      return refuse("malformed", "expected a stored file without encryption, extra field or comment");
+    if (!agrees(entry, local)) return refuse("inconsistent", "its local header and the central directory disagree");
+    if (!holds(header, central_header(entry.name, entry.crc, entry.size, entry.offset)) ||
+        !holds(local, local_header(entry.name, entry.crc, entry.size)))
+      return refuse("malformed", "its time, mode or version isn't the one that an export writes");
+    if (crc_of(all_.bytes.subspan(content_at(entry, local), entry.size)) != entry.crc)
+      return refuse("modified", "its content doesn't have the checksum that the archive says");
+    return std::nullopt;
+  }
+
+  bool holds(std::size_t at, const std::string& expected) const { return all_.text(at, expected.size()) == expected; }
 
   bool agrees(const Central& entry, std::size_t at) const {
     return all_.at(at, 4) == kLocalSignature && all_.at(at + 6, 2) == entry.flags &&
@@ -191,23 +231,16 @@ Result<std::string> write_zip(const std::map<std::string, std::string>& files) {
     return invalid_argument("{} files, expected at most {} in an archive", files.size(), kZipEntriesMax);
   std::string out, central;
   for (const auto& [name, content] : files) {
-    if (name.size() > 0xffff) return invalid_argument("a name of {} bytes, expected at most 65535", name.size());
-    if (out.size() + central.size() + content.size() > kZipBytesMax - (1 << 20))
-      return invalid_argument("more than 4 GiB, which an archive of this form can't hold");
+    if (name.size() > kZipNameBytesMax)
+      return invalid_argument("a name of {} bytes, expected at most {}", name.size(), kZipNameBytesMax);
+    if (content.size() > kZipFileBytesMax)
+      return invalid_argument("{}: {} bytes, expected at most {}", name, content.size(), kZipFileBytesMax);
     const std::uint32_t crc = crc_of(as_bytes(content));
-    put(central, kCentralSignature, 4);
-    put(central, kMadeByUnix, 2);
-    put_common(central, crc, content.size(), name.size());
-    put(central, 0, 2);  // no comment
-    put(central, 0, 2);  // of the first part
-    put(central, 0, 2);  // internal attributes
-    put(central, kMode, 4);
-    put(central, out.size(), 4);
-    central += name;
-    put(out, kLocalSignature, 4);
-    put_common(out, crc, content.size(), name.size());
-    out += name;
+    central += central_header(name, crc, content.size(), out.size());
+    out += local_header(name, crc, content.size());
     out += content;
+    if (out.size() + central.size() + kEndBytes > kZipBytesMax)
+      return invalid_argument("more than {} bytes, which an archive may have at most", kZipBytesMax);
   }
   const std::size_t begin = out.size();
   out += central;

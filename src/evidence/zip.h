@@ -4,26 +4,36 @@
 // tool is what every other tool sees.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "base/result.h"
 
 namespace nmc::evidence {
 
-inline constexpr std::uint64_t kZipBytesMax = 0xfffffffe;  // beyond it an archive has another form
+// Far more than evidence needs, and little enough to be checked on any machine.
 inline constexpr std::size_t kZipEntriesMax = 10'000;
+inline constexpr std::size_t kZipNameBytesMax = 1024;
+inline constexpr std::uint64_t kZipFileBytesMax = std::uint64_t{64} << 20;
+inline constexpr std::uint64_t kZipBytesMax = std::uint64_t{1} << 30;  // of the whole archive
 
-// By name, in that order. kInvalidArgument: too many entries, a name beyond 65,535 bytes, or too large altogether.
+// By name, in that order. kInvalidArgument names the limit that is exceeded.
 Result<std::string> write_zip(const std::map<std::string, std::string>& files);
 
 // What isn't as it has to be, by the kinds of bundle.h.
 struct ContainerFault {
   std::string kind, path, detail;
+
+  bool operator==(const ContainerFault&) const = default;
+  auto operator<=>(const ContainerFault& other) const {  // by path first
+    return std::tie(path, kind, detail) <=> std::tie(other.path, other.kind, other.detail);
+  }
 };
 
 struct ZipEntry {
@@ -31,10 +41,11 @@ struct ZipEntry {
   std::span<const std::byte> bytes;  // within the archive's
 };
 struct ZipContent {
-  std::vector<ZipEntry> entries;  // in the archive's order; those with a fault aren't among them
+  std::vector<ZipEntry> entries;  // in the archive's order; those with a fault have no bytes
   std::vector<ContainerFault> faults;
 };
-// Reads nothing outside of `archive`, whatever it says, and copies no content.
+// Reads nothing outside of `archive`, whatever it says, and copies no content. Without a fault, write_zip() of the
+// entries is the archive, byte for byte: there is nothing in it that could be changed unseen.
 ZipContent read_zip(std::span<const std::byte> archive);
 
 }  // namespace nmc::evidence
