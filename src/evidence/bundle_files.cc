@@ -22,6 +22,7 @@ class ArchiveFiles final : public BundleFiles {
   explicit ArchiveFiles(std::span<const std::byte> archive) {
     ZipContent content = read_zip(archive);
     faults_ = std::move(content.faults);
+    complete_ = content.complete;
     std::set<std::string_view> faulty;
     for (const ContainerFault& fault : faults_) faulty.insert(fault.path);
     for (ZipEntry& entry : content.entries) {
@@ -116,6 +117,7 @@ class FolderFiles final : public BundleFiles {
 
   Result<void> list_folder(int fd, const std::string& prefix, int depth) {
     if (depth > kFolderDepthMax) {
+      complete_ = false;
       fault("malformed", prefix, fmt::format("more than {} folders deep", kFolderDepthMax));
       return {};
     }
@@ -129,6 +131,7 @@ class FolderFiles final : public BundleFiles {
       if (name == "." || name == "..") continue;
       ++entries;
       if (++entries_ > kZipEntriesMax) {
+        complete_ = false;
         if (entries_ == kZipEntriesMax + 1) fault("malformed", "", fmt::format("more than {} files", kZipEntriesMax));
         return {};
       }

@@ -21,6 +21,8 @@ class BundleFiles {
   virtual ~BundleFiles() = default;
   // All there are, those with a fault too, in any order; one that is there twice is told twice.
   const std::vector<std::string>& names() const { return names_; }
+  // All names are known; else a fault says why not.
+  bool complete() const { return complete_; }
   // Grows by what reading meets.
   const std::vector<ContainerFault>& faults() const { return faults_; }
   // Nothing: it isn't there, or there is a fault. At most kZipFileBytesMax.
@@ -29,6 +31,7 @@ class BundleFiles {
  protected:
   std::vector<std::string> names_;
   std::vector<ContainerFault> faults_;
+  bool complete_ = true;
 };
 
 // `archive` outlives it.

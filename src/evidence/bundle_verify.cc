@@ -2,6 +2,7 @@
 #include <functional>
 #include <set>
 
+#include "base/check.h"
 #include "evidence/budget.h"
 #include "evidence/bundle.h"
 #include "evidence/bundle_files.h"
@@ -26,7 +27,8 @@ class Verifier {
     present_.insert(files_.names().begin(), files_.names().end());
     result_.files = present_.size();
     found_all(name_faults(files_.names()));
-    if (read_manifest()) {
+    // Of what couldn't be followed to its end it can't be told what is missing.
+    if (files_.complete() && read_manifest()) {
       check_listed();
       check_files();
       check_extra();
@@ -35,6 +37,7 @@ class Verifier {
       if (result_.findings.empty() && files_.faults().empty()) check_text();
     }
     found_all(files_.faults());
+    NMC_ASSERT(files_.complete() || !result_.findings.empty(), "names are missing, and nothing says why");
     std::ranges::sort(result_.findings);
     const auto twice = std::ranges::unique(result_.findings);
     result_.findings.erase(twice.begin(), twice.end());

@@ -137,10 +137,13 @@ class ZipReader {
       if (entry.name_bytes > kZipNameBytesMax)
         return fault("malformed", "", fmt::format("entry {} has a name of {} bytes", i, entry.name_bytes));
       entry.name = all_.text(at + kCentralBytes, entry.name_bytes);
+      if (!content_.entries.empty() && entry.name < content_.entries.back().name)
+        fault("malformed", entry.name, "it comes after an entry of a later name");
       const std::size_t header = at;
       at += bytes;
       if (!read_entry(entry, header, begin, data)) return;
     }
+    content_.complete = true;
     if (at != end) fault("malformed", "", "bytes between the central directory and its end");
     if (data != begin) fault("malformed", "", "bytes between the entries and the central directory");
   }

@@ -43,9 +43,11 @@ struct ZipEntry {
 struct ZipContent {
   std::vector<ZipEntry> entries;  // in the archive's order; those with a fault have no bytes
   std::vector<ContainerFault> faults;
+  bool complete = false;  // all entries were found; else a fault says where the archive can't be followed
 };
-// Reads nothing outside of `archive`, whatever it says, and copies no content. Without a fault, write_zip() of the
-// entries is the archive, byte for byte: there is nothing in it that could be changed unseen.
+// Reads nothing outside of `archive`, whatever it says, and copies no content. Without a fault, and with no name twice
+// (which name_faults() of bundle.h tells), write_zip() of the entries is the archive, byte for byte: there is nothing
+// in it that could be changed unseen.
 ZipContent read_zip(std::span<const std::byte> archive);
 
 }  // namespace nmc::evidence

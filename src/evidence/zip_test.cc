@@ -93,6 +93,16 @@ TEST_F(ZipTest, NothingLiesBetweenItsParts) {
               ElementsAre(ContainerFault{"malformed", "", "bytes between the central directory and its end"}));
 }
 
+TEST_F(ZipTest, ItsEntriesHaveOneOrder) {
+  const std::size_t first_bytes = kLocalBytes + 6 + 3, second_bytes = kLocalBytes + 3 + 7;
+  const std::string turned = archive.substr(second, second_bytes) + archive.substr(0, first_bytes) +
+                             with(archive, second_central + 42, 0, 4).substr(second_central, end - second_central) +
+                             with(archive, central + 42, second_bytes, 4).substr(central, second_central - central) +
+                             archive.substr(end);
+  EXPECT_THAT(read(turned).faults,
+              ElementsAre(ContainerFault{"malformed", "a.json", "it comes after an entry of a later name"}));
+}
+
 TEST_F(ZipTest, ABombIsNamedFromWhatItSays) {
   const std::size_t method = central + 10, packed = central + 20, size = central + 24;
   const std::string deflated = with(archive, method, 8, 2);
