@@ -119,3 +119,20 @@ def test_architecture_has_a_line_for_every_folder_of_the_source():
     named = set(re.findall(r"^\| `src/(\w+)` \|", text, re.MULTILINE))
     present = {path.relative_to(root / "src").parts[0] for path in (root / "src").glob("*/**/*.h")}
     assert named == present
+
+
+def test_each_credibility_rule_names_a_test_that_is_there():
+    tests = pathlib.Path(__file__).resolve().parent
+    rules = (tests.parent / "docs" / "credibility.md").read_text()
+    named = re.findall(r"`(test_\w+\.py)(?:::(\w+))?`", rules)
+    assert len(named) > 20
+    for file, test in named:
+        assert f"def {test}" in (tests / file).read_text(), f"{file}::{test}"
+
+
+def test_both_readmes_have_the_same_commands_of_evidence():
+    chinese = (pathlib.Path(__file__).resolve().parent.parent / "README.zh-CN.md").read_text()
+    for program in ("experiments", "results", "pressure-budget", "fault-budget", "acceptance-run", "export-bundle",
+                    "verify-bundle", "local-hf-benchmark"):
+        blocks = [block for block in code_blocks() if f"nano-mooncake-{program}" in block]
+        assert blocks and f"    nano-mooncake-{program}" in chinese, program

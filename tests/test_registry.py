@@ -1,5 +1,6 @@
 """The registry of runs as its users meet it."""
 
+import json
 import subprocess
 
 import pytest
@@ -27,6 +28,15 @@ def test_the_rebuilt_registry_is_the_original(rebuild, tmp_path):
     done = rebuild("--reports", tmp_path / "reports", "--index", index)
     assert done.returncode == 0, done.stderr
     assert index.read_text() == original
+
+
+def test_a_run_that_was_skipped_is_no_run(rebuild, tmp_path):
+    index = evidence.write_history(tmp_path, runs(2))
+    lines = index.read_text().splitlines(keepends=True)
+    skipped = evidence.sealed(evidence.report(5, [], skipped="no checkpoint"), "report_digest")
+    (tmp_path / "reports" / "skipped.json").write_text(json.dumps(skipped))
+    assert rebuild("--reports", tmp_path / "reports", "--index", index).returncode == 0
+    assert index.read_text() == "".join(lines)
 
 
 def test_reports_that_fail_are_listed_and_left_out(rebuild, tmp_path):

@@ -25,7 +25,9 @@ std::string text(const Json& row, const char* name) { return row.at(name).get<st
 // "high-reuse pd-global shm 1p1d cold"
 std::string label_of(const Json& row, std::initializer_list<const char*> parts) {
   std::string label;
-  for (const char* part : parts) label += (label.empty() ? "" : " ") + text(row, part);
+  for (const char* part : parts) {
+    if (const std::string word = text(row, part); word != "none") label += (label.empty() ? "" : " ") + word;
+  }
   return label;
 }
 
@@ -63,15 +65,15 @@ LineChart trend_chart(const evidence::View& view) {
 BarChart effect_chart(const evidence::View& view, std::string title, std::initializer_list<const char*> label) {
   static const std::map<std::string, std::size_t> kVerdictHues = {
       {"win", 2}, {"loss", 1}, {"neutral", 0}, {"insufficient_evidence", 3}};
-  BarChart chart{.title = std::move(title), .unit = "of the control's time", .bars = {}, .log = true};
+  BarChart chart{.title = std::move(title), .unit = "x", .bars = {}, .log = true};
   for (const Json& row : view.rows) {
     const std::string verdict = text(row, "verdict");
     Figure figure =
-        figure_of(row, "effect",
-                  fmt::format("{}, {} pairs of {} starts", verdict, row.at("pairs").dump(), row.at("starts").dump()));
+        figure_of(row, "effect", fmt::format("{} pairs, {} starts", row.at("pairs").dump(), row.at("starts").dump()));
     if (row.at("low").is_number()) figure.low = row.at("low").get<double>();
     if (row.at("high").is_number()) figure.high = row.at("high").get<double>();
-    chart.bars.push_back({label_of(row, label) + ": " + verdict, std::move(figure), kVerdictHues.at(verdict)});
+    const std::string told = verdict == "insufficient_evidence" ? "insufficient" : verdict;
+    chart.bars.push_back({label_of(row, label) + ": " + told, std::move(figure), kVerdictHues.at(verdict)});
   }
   return chart;
 }
@@ -102,10 +104,11 @@ std::vector<Chart> charts_of(const evidence::View& view) {
   } else if (view.name == "trend") {
     add_chart(charts, trend_chart(view));
   } else if (view.name == "frontier") {
-    add_chart(charts, effect_chart(view, "Split workers with the global cache against one worker without",
-                                   {"workload", "transfer", "ratio", "lifecycle", "fault"}));
+    add_chart(charts,
+              effect_chart(view, "Time of split workers with the global cache, as a multiple of one worker's without",
+                           {"workload", "transfer", "ratio", "lifecycle", "fault"}));
   } else if (view.name == "decision") {
-    add_chart(charts, effect_chart(view, "Treatment against control",
+    add_chart(charts, effect_chart(view, "Time of the treatment, as a multiple of the control's",
                                    {"question", "workload", "transfer", "ratio", "lifecycle"}));
   } else {
     add_chart(charts, fault_chart(view));
@@ -118,7 +121,7 @@ std::vector<Chart> charts_of(const evidence::View& view) {
 std::string view_html(const evidence::View& view, const evidence::Cohort& cohort, const std::string& table) {
   const evidence::Provenance& origin = cohort.runs.back()->provenance;
   ChartSection section{
-      .title = "results: " + view.name, .facts = view.caveats, .origin = {}, .charts = charts_of(view)};
+      .title = "Runs that may be compared", .facts = view.caveats, .origin = {}, .charts = charts_of(view)};
   for (const evidence::View::Apart& apart : view.apart)
     section.facts.push_back(fmt::format("apart: {}: {}", apart.what, apart.why));
   section.origin = {fmt::format("{} runs, {}", view.runs.size(), origin.evidence_tier),

@@ -79,13 +79,14 @@ class DecisionMaker {
       return lack(decision, Gap::kControl,
                   fmt::format("run {}, repeat {} has no control of the same workload", run.run_id, row.repeat));
     Cluster cluster;
+    for (const RequestRow& request : control->requests) {
+      if (request.outcome == "finished" && find_request(row, request.id) == nullptr)
+        return lack_pair(decision, run, row, request.id);
+    }
     for (const RequestRow& request : row.requests) {
+      if (request.outcome != "finished") continue;  // refused on both sides
       const RequestRow* const other = find_request(*control, request.id);
-      if (request.outcome != "finished" && other == nullptr) continue;  // refused on both sides
-      if (request.outcome != "finished" || other == nullptr)
-        return lack(decision, Gap::kControl,
-                    fmt::format("run {}, repeat {}: request {} was finished on one side only", run.run_id, row.repeat,
-                                request.id));
+      if (other == nullptr) return lack_pair(decision, run, row, request.id);
       if (request.tokens_digest != other->tokens_digest)
         return lack(decision, Gap::kAnswers,
                     fmt::format("run {}, repeat {}: request {} has two answers, so the work differs", run.run_id,
@@ -105,6 +106,11 @@ class DecisionMaker {
     decision.restore_ms += sum_of(treatment, {"lookup_ms", "restore_ms"});
     decision.transfer_ms += sum_of(treatment, {"export_ms", "encode_ms", "transport_ms", "unpack_ms", "import_ms"});
     decision.net_ms += sum_of(control, {"e2e_ms"}) - sum_of(treatment, {"e2e_ms"});
+  }
+
+  static void lack_pair(Decision& decision, const ExperimentReport& run, const CaseRow& row, const std::string& id) {
+    lack(decision, Gap::kControl,
+         fmt::format("run {}, repeat {}: request {} was finished on one side only", run.run_id, row.repeat, id));
   }
 
   // The first lack is told.

@@ -217,6 +217,7 @@ Result<Rebuilt> rebuild_registry(const Path& reports, const Path& index) {
   for (const Path& file : files) {
     Result<ExperimentReport> report = read_report(file);
     if (!report && report.error().code == ErrorCode::kVersionMismatch) continue;  // JSON of another kind
+    if (report && !report->skipped.empty()) continue;                             // says why there was no run
     if (report && !ids.insert(report->run_id).second)
       report = already_exists("{}: run {} is in another file, too", file.string(), report->run_id);
     if (!report) {

@@ -73,7 +73,7 @@ struct Rebuilt {
   std::vector<std::string> left_out;  // "FILE: why", of reports that failed
 };
 // Writes the registry anew, atomically, from the reports among *.json below `reports`, by time of their end. JSON of
-// other kinds is passed over. Keeps nothing of what was there.
+// other kinds and reports of runs that were skipped are passed over. Keeps nothing of what was there.
 Result<Rebuilt> rebuild_registry(const Path& reports, const Path& index);
 
 }  // namespace nmc::evidence
