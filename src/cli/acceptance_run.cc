@@ -170,9 +170,7 @@ Command acceptance_run_command() {
       .settings = std::move(settings),
       .exit_codes = {kExitDone, kExitJudgedFailed, kExitWrongInput, kExitNotDone, kExitInsufficientEvidence,
                      kExitInterrupted},
-      .example =
-          "nano-mooncake acceptance-run --output-dir results/acceptance_runs/latest --runs 2 --max-new-tokens 2 "
-          "--pressure-profile full --export-bundle",
+      .example = "nano-mooncake acceptance-run --output-dir results/acceptance_runs/latest --runs 2 --export-bundle",
       .run = run,
   };
 }

@@ -103,9 +103,7 @@ Command export_bundle_command() {
             .source = Source::kFlagOnly}},
           false),
       .exit_codes = {kExitDone, kExitWrongInput, kExitNotDone},
-      .example =
-          "nano-mooncake export-bundle --index results/index.jsonl --output-dir results/repro_bundle "
-          "--pressure-profile full --zip results/repro_bundle.zip",
+      .example = "nano-mooncake export-bundle --output-dir results/repro_bundle --zip results/repro_bundle.zip",
       .run = run,
   };
 }

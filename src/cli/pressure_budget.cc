@@ -64,9 +64,7 @@ Command pressure_budget_command() {
           "build type, the worst of them and a margin on top, and written with the runs they come from. Counters keep "
           "their limits.",
       .exit_codes = {kExitDone, kExitJudgedFailed, kExitWrongInput, kExitNotDone, kExitInsufficientEvidence},
-      .example =
-          "nano-mooncake pressure-budget --index results/index.jsonl --budget docs/pressure_budgets.json "
-          "--profile full --output results/pressure_budget_full.json",
+      .example = "nano-mooncake pressure-budget --profile full --output results/pressure_budget_full.json",
       .run = run,
   };
   command.settings =
