@@ -52,7 +52,7 @@ Failure unknown_word(const Command& command, const std::string& word) {
 // "-flag" and "--noflag" in our own words. A value that follows its flag may look like them; a number doesn't.
 std::string from_gflags(const Command& command, const std::string& word) {
   const bool one_dash = word.size() > 2 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1]));
-  const std::string plain = one_dash ? "-" + word : word;
+  std::string plain = one_dash ? "-" + word : word;
   if (!plain.starts_with("--no") || plain.find('=') != std::string::npos) return plain;
   std::string name = plain.substr(4);
   std::replace(name.begin(), name.end(), '_', '-');

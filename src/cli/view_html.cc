@@ -63,7 +63,7 @@ LineChart trend_chart(const evidence::View& view) {
 }
 
 BarChart effect_chart(const evidence::View& view, std::string title, std::initializer_list<const char*> label) {
-  static const std::map<std::string, std::size_t> kVerdictHues = {
+  static const std::map<std::string, std::size_t> verdict_hues = {
       {"win", 2}, {"loss", 1}, {"neutral", 0}, {"insufficient_evidence", 3}};
   BarChart chart{.title = std::move(title), .unit = "x", .bars = {}, .log = true};
   for (const Json& row : view.rows) {
@@ -73,7 +73,7 @@ BarChart effect_chart(const evidence::View& view, std::string title, std::initia
     if (row.at("low").is_number()) figure.low = row.at("low").get<double>();
     if (row.at("high").is_number()) figure.high = row.at("high").get<double>();
     const std::string told = verdict == "insufficient_evidence" ? "insufficient" : verdict;
-    chart.bars.push_back({label_of(row, label) + ": " + told, std::move(figure), kVerdictHues.at(verdict)});
+    chart.bars.push_back({label_of(row, label) + ": " + told, std::move(figure), verdict_hues.at(verdict)});
   }
   return chart;
 }

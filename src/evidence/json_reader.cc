@@ -54,7 +54,7 @@ std::string JsonReader::text(std::string_view name) const {
 }
 
 std::string JsonReader::text_of(std::string_view name, std::initializer_list<std::string_view> choices) const {
-  const std::string value = text(name);
+  std::string value = text(name);
   if (faulty() || std::ranges::find(choices, value) != choices.end()) return value;
   std::string expected = "one of";
   for (const std::string_view choice : choices) expected += fmt::format(" \"{}\"", choice);
@@ -63,7 +63,7 @@ std::string JsonReader::text_of(std::string_view name, std::initializer_list<std
 }
 
 std::string JsonReader::hex_digest(std::string_view name) const {
-  const std::string value = text(name);
+  std::string value = text(name);
   if (!faulty() && value != "unknown" && !is_hex_digest(value))
     refuse(name, "64 hexadecimal digits, or \"unknown\"", find(name));
   return faulty() ? "" : value;

@@ -24,7 +24,7 @@ class RegistryTest : public ::testing::Test {
         make_report(number, {make_case({"w", "monolithic", "none", "1", "cold", "none"}, {1})});
     const std::string path = fmt::format("reports/{}.json", number);
     EXPECT_TRUE(write_file_atomic(index.parent_path() / path, dump_json(report_json(report))));
-    const RegistryRecord record = record_of(report, path);
+    RegistryRecord record = record_of(report, path);
     EXPECT_TRUE(append_record(index, record));
     return record;
   }

@@ -45,9 +45,9 @@ struct CaseSamples {
     return total;
   }
   const std::vector<double>& of(const std::string& metric) const {
-    static const std::vector<double> kNone;
+    static const std::vector<double> none;
     const auto found = metrics.find(metric);
-    return found == metrics.end() ? kNone : found->second;
+    return found == metrics.end() ? none : found->second;
   }
 };
 

@@ -80,7 +80,7 @@ void add_default(Cases& cases, bool full) {
   }
 }
 
-Words or_words(const Words& chosen, Words usual) { return chosen.empty() ? std::move(usual) : chosen; }
+Words or_words(const Words& chosen, const Words& usual) { return chosen.empty() ? usual : chosen; }
 
 void add_custom(Cases& cases, const PlanOptions& options) {
   const Words modes = or_words(options.modes, Words(std::begin(kModes), std::end(kModes)));
