@@ -98,24 +98,10 @@ def descendants(pid):
 FOLDERS = pathlib.Path(f"/dev/shm/nano-mooncake-{os.geteuid()}")
 
 
-def abandoned_folders():
-    """Folders of private masters that no master holds. Servers of tests that run at the same time hold theirs."""
-    locks = [line.split() for line in pathlib.Path("/proc/locks").read_text().splitlines()]
-    held = {int(fields[-3].rsplit(":", 1)[1]) for fields in locks}
-    found = []
-    for folder in FOLDERS.glob("once-*"):
-        try:
-            if (folder / "lock").stat().st_ino not in held:
-                found.append(str(folder))
-        except FileNotFoundError:
-            found += [str(folder)] if folder.exists() else []
-    return sorted(found)
-
-
 def shared_folder_of(server):
     """The folder of the master that a server has to itself."""
     maps = pathlib.Path(f"/proc/{server.pid}/maps").read_text()
-    names = set(re.findall(re.escape(str(FOLDERS)) + "/once-[0-9a-f]+", maps))
+    names = set(re.findall(re.escape(str(FOLDERS)) + "/once-[0-9]+-[0-9a-f]+", maps))
     assert len(names) == 1, maps
     return pathlib.Path(names.pop())
 
@@ -132,7 +118,12 @@ def expect_nothing_held(url):
     eventually(nothing, lambda: json.dumps(metrics(url), indent=1))
 
 
-def expect_gone(processes, folders_before):
-    """Nothing is left of a server: no process, no shared memory."""
+def folders_of(processes):
+    """Folders of shared memory that they made for themselves; no other process's have their names."""
+    return sorted(folder.name for pid in processes for folder in FOLDERS.glob(f"once-{pid}-*"))
+
+
+def expect_gone(processes):
+    """Nothing is left of a server, itself among `processes`: no process, no shared memory."""
     eventually(lambda: not any(map(is_alive, processes)), lambda: f"{[p for p in processes if is_alive(p)]} live")
-    eventually(lambda: set(abandoned_folders()) <= set(folders_before), lambda: f"{abandoned_folders()} are left")
+    eventually(lambda: not folders_of(processes), lambda: f"{folders_of(processes)} are left")

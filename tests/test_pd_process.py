@@ -11,8 +11,8 @@ import urllib.parse
 
 import pytest
 
-from pd_cluster import (PATIENCE_S, abandoned_folders, complete, complete_all, descendants, eventually, expect_gone,
-                        expect_nothing_held, fired, metrics, prompt)
+from pd_cluster import (PATIENCE_S, complete, complete_all, descendants, eventually, expect_gone, expect_nothing_held,
+                        fired, metrics, prompt)
 
 MEMORY = ("--dram-bytes", "32MiB", "--tail-bytes", "1MiB")
 PROMPTS = [prompt(number) for number in range(4)]
@@ -29,7 +29,6 @@ def alone(start_program):
 def start_cluster(start_server, tmp_path):
     """Starts a server of --mode pd-process; at the end it stops in order and leaves nothing."""
     started = []
-    folders = abandoned_folders()
 
     def start(*flags, failpoints="", prefill=1, decode=1, memory=MEMORY, environment=None):
         log = tmp_path / f"failpoints-{len(started)}"
@@ -42,11 +41,11 @@ def start_cluster(start_server, tmp_path):
 
     yield start
     for server in started:
-        processes = descendants(server.pid)
+        processes = [server.pid, *descendants(server.pid)]
         if server.process.poll() is None:
             server.terminate()
             assert server.wait() == 0, "".join(server.log)
-        expect_gone(processes, folders)
+        expect_gone(processes)
 
 
 def pid_of(server, name):
@@ -264,17 +263,16 @@ def test_a_stream_that_moves_says_every_token_once(start_cluster, start_server):
 
 
 def test_a_front_that_is_killed_takes_everything_with_it(start_cluster):
-    folders = abandoned_folders()
     server = start_cluster(prefill=2, decode=2)
     stream = iter(Stream(server.url, PROMPTS[0], 4000))
     next(stream)
-    processes = descendants(server.pid)
-    assert len(processes) == 6, "a keeper, a master, four workers"
+    processes = [server.pid, *descendants(server.pid)]
+    assert len(processes) == 7, "the front, a keeper, a master, four workers"
     server.kill()
     with pytest.raises((http.client.IncompleteRead, ConnectionError, StopIteration)):
         while True:
             assert next(stream) != "[DONE]"
-    expect_gone(processes, folders)
+    expect_gone(processes)
 
 
 def test_a_keeper_that_is_killed_is_followed_by_another(start_cluster, alone):
@@ -300,12 +298,11 @@ def test_a_keeper_that_is_killed_is_followed_by_another(start_cluster, alone):
 
 
 def test_a_front_that_is_killed_takes_workers_that_stand_still(start_cluster):
-    folders = abandoned_folders()
     server = start_cluster()
-    processes = descendants(server.pid)
+    processes = [server.pid, *descendants(server.pid)]
     os.kill(pid_of(server, "decode-0"), signal.SIGSTOP)
     server.kill()
-    expect_gone(processes, folders)
+    expect_gone(processes)
 
 
 # ---- leases ----
@@ -342,12 +339,12 @@ def test_a_taker_that_is_late_for_the_lease_computes_again(start_cluster, alone,
     (("--router", "best"), "--router"),
 ])
 def test_what_cannot_be_started_is_named(bin_dir, flags, said):
-    folders = abandoned_folders()
-    done = subprocess.run([str(bin_dir / "nano-mooncake-api"), "--port", "0", "--mode", "pd-process", *flags],
-                          capture_output=True, text=True, timeout=PATIENCE_S)
-    assert done.returncode == 2, done.stderr
-    assert said in done.stderr.splitlines()[-1]
-    expect_gone([], folders)
+    process = subprocess.Popen([str(bin_dir / "nano-mooncake-api"), "--port", "0", "--mode", "pd-process", *flags],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 2, errors
+    assert said in errors.splitlines()[-1]
+    expect_gone([process.pid])
 
 
 def test_modes_without_processes_have_one_worker_of_a_kind(bin_dir):

@@ -125,12 +125,11 @@ Result<int> run(const Settings& settings) {
   if (settings.on("export-bundle")) NMC_RETURN_IF_ERROR(export_and_verify(settings, folder));
   NMC_ASSIGN_OR_RETURN(const Json artifacts, artifacts_json(folder));
   NMC_RETURN_IF_ERROR(write_json(folder / evidence::kRunManifest, artifacts));
-  if (!settings.on("quiet")) {
+  if (!settings.on("quiet"))
     NMC_RETURN_IF_ERROR(write_standard_output(render_report(acceptance_report(acceptance), Format::kTable)));
-    for (const evidence::GateLine& gate : acceptance.gates) {
-      if (gate.applies && gate.verdict != evidence::Verdict::kPass && !gate.findings.empty())
-        fmt::print(stderr, "{}: {}\n", gate.name, gate.findings[0]);
-    }
+  for (const evidence::GateLine& gate : acceptance.gates) {  // quiet or not: an exit code alone explains nothing
+    if (gate.applies && gate.verdict != evidence::Verdict::kPass && !gate.findings.empty())
+      fmt::print(stderr, "{}: {}: {}\n", gate.name, verdict_name(gate.verdict), gate.findings[0]);
   }
   return exit_code_of(acceptance.verdict);
 }

@@ -115,17 +115,6 @@ std::uint64_t kill_orphans() {
   return killed;
 }
 
-// A folder that another server has just made isn't held yet, so a second look decides.
-std::uint64_t count_new_folders(const std::vector<Path>& before) {
-  const Stopwatch watch;
-  for (;;) {
-    const std::vector<Path> now = abandoned_store_folders();
-    const auto more = std::ranges::count_if(now, [&](const Path& path) { return !std::ranges::count(before, path); });
-    if (more == 0 || watch.elapsed() > kAftermath) return static_cast<std::uint64_t>(more);
-    std::this_thread::sleep_for(kLookInterval);
-  }
-}
-
 std::string last_line_of(const Path& log) {
   const Result<std::string> text = read_file(log);
   if (!text) return "";
@@ -139,12 +128,11 @@ std::string last_line_of(const Path& log) {
 
 Result<CaseProcessEnd> run_case_process(const CaseProcessOptions& options, const StopSignal& stop) {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return Failure(os_error("prctl", "to wait for processes of a case"));
-  const std::vector<Path> before = abandoned_store_folders();
   NMC_ASSIGN_OR_RETURN(const pid_t pid, spawn(options));
   CaseProcessEnd end;
   await(pid, options, stop, end);
   end.orphan_processes = kill_orphans();
-  end.orphan_shm = count_new_folders(before);
+  end.orphan_shm = abandoned_store_folders_of(pid).size();  // whoever would have removed them is gone
   end.last_words = last_line_of(options.log);
   return end;
 }

@@ -25,7 +25,7 @@ struct CaseProcessEnd {
   int exit_code = 0;  // 128 and the signal's number where one ended it
   bool timed_out = false, interrupted = false;
   std::uint64_t orphan_processes = 0;  // that outlived it, and were then killed
-  std::uint64_t orphan_shm = 0;        // folders of shared memory that nobody holds and weren't there before
+  std::uint64_t orphan_shm = 0;        // folders of shared memory that it left
   std::string last_words;              // the last line of the log
 };
 

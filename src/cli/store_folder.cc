@@ -75,9 +75,10 @@ void sweep(const Path& root, const std::string& ours) {
   }
 }
 
-std::string once_name() {
-  return fmt::format("{}{:016x}", kOncePrefix, machine_random());  // several masters may start at once
-}
+std::string once_prefix_of(pid_t pid) { return fmt::format("{}{}-", kOncePrefix, pid); }
+
+// A process may have several.
+std::string once_name() { return fmt::format("{}{:016x}", once_prefix_of(::getpid()), machine_random()); }
 
 }  // namespace
 
@@ -89,13 +90,14 @@ Result<StoreFolder> StoreFolder::choose(const std::optional<Path>& given, std::u
   return StoreFolder(root / name, root, port == 0);
 }
 
-std::vector<Path> abandoned_store_folders() {
+std::vector<Path> abandoned_store_folders_of(pid_t pid) {
   std::vector<Path> found;
   std::error_code ignored;
   const std::string name = fmt::format("nano-mooncake-{}", ::geteuid());
   for (const Path& root : {Path(kMemory) / name, std::filesystem::temp_directory_path(ignored) / name}) {
     for (const auto& entry : std::filesystem::directory_iterator(root, ignored)) {
-      if (!entry.path().filename().string().starts_with(kOncePrefix)) continue;
+      if (!entry.path().filename().string().starts_with(once_prefix_of(pid))) continue;
+      // Held: by a process that has this pid in another container.
       const UniqueFd lock(
           ::open((entry.path() / store::NodeServer::kLockName).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
       if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) found.push_back(entry.path());

@@ -1,6 +1,8 @@
 // The folder of a master's shared files: the one asked for, or one of this user's in memory.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,8 +32,7 @@ class StoreFolder {
   bool ends_ = false;  // with us
 };
 
-// Folders of this user's private masters (port 0) that no master holds: what killed ones left, or one that is just
-// starting.
-std::vector<Path> abandoned_store_folders();
+// Folders for port 0 that process `pid` of this user chose, that are still there and that no master holds.
+std::vector<Path> abandoned_store_folders_of(pid_t pid);
 
 }  // namespace nmc::cli
