@@ -15,8 +15,8 @@ import urllib.parse
 
 import pytest
 
-from pd_cluster import (PATIENCE_S, complete, descendants, eventually, expect_gone, expect_nothing_held, metrics, prompt,
-                        shared_folder_of)
+from pd_cluster import (PATIENCE_S, complete, descendants, eventually, expect_gone, expect_nothing_held, metrics,
+                        prompt, shared_folder_of)
 
 SOAK = os.environ.get("NMC_SOAK") == "1"
 SECONDS, KILL_EVERY_S, SAMPLE_EVERY_S = (1800, 20, 5) if SOAK else (8, 2, 1)
