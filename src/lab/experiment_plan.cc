@@ -55,7 +55,7 @@ CaseKey fault_case(const FaultSpec& fault, const std::string& transfer) {
 
 void add_smoke(Cases& cases) {
   const Words all_modes(std::begin(kModes), std::end(kModes));
-  cases.add_all({"high-reuse"}, all_modes, {"shm"}, {"1p1d"}, {"cold"});
+  cases.add_all({"high-reuse"}, all_modes, {"shm"}, {"1p1d"}, {"cold", "dram-evict"});
   cases.add_all({"overload"}, {"monolithic"}, {"none"}, {"1"}, {"cold"});
   for (const char* fault : {"decode-crash", "corrupt-entry"})
     cases.add_fault(*find_fault(fault), fault_case(*find_fault(fault), "shm"));
@@ -72,8 +72,8 @@ void add_default(Cases& cases, bool full) {
   cases.add_all({"pressure"}, {"pd-split", "pd-global"}, full ? transfers : Words{"shm"},
                 {"1p1d", "2p1d", "1p2d", "2p2d"}, {"cold"});
   cases.add_all({"overload"}, all_modes, {"shm"}, {"1p1d"}, {"cold"});
-  cases.add_all(full ? Words{"high-reuse", "exact-repeat", "long-prompt"} : Words{"high-reuse"}, all_modes, {"shm"},
-                {"1p1d"}, {"warm", "dram-evict"});
+  cases.add_all(full ? Words{"high-reuse", "exact-repeat", "long-prompt"} : Words{"high-reuse"}, all_modes,
+                full ? transfers : Words{"shm"}, {"1p1d"}, {"warm", "dram-evict"});
   for (const FaultSpec& fault : fault_specs()) {
     for (const std::string& transfer : full ? transfers : Words{"shm"})
       cases.add_fault(fault, fault_case(fault, transfer));

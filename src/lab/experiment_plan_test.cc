@@ -45,6 +45,21 @@ TEST(ExperimentPlan, EveryCaseIsPlannedOnceARepeat) {
   }
 }
 
+// Or no acceptance run of the suite could pass.
+TEST(ExperimentPlan, WhatASuiteComparesHasItsOtherSide) {
+  for (const std::string_view suite : kSuites) {
+    const std::vector<std::string> all = names({.suite = std::string(suite)});
+    const std::vector<PlannedCase> planned = *plan_cases({.suite = std::string(suite)}, workloads());
+    for (const PlannedCase& one : planned) {
+      evidence::CaseKey control = one.key;
+      if (one.key.mode == "monolithic" || one.key.ratio != "1p1d" || one.key.fault != "none") continue;
+      control.mode = one.key.mode == "pd-global" ? "pd-split" : "monolithic";
+      if (control.mode == "monolithic") control.transfer = "none", control.ratio = "1";
+      EXPECT_THAT(all, ::testing::Contains(control.name())) << suite << " has " << one.key.name();
+    }
+  }
+}
+
 TEST(ExperimentPlan, EveryOtherRepeatRunsBackwards) {
   const PlanOptions options{.workloads = {"low-reuse"}, .modes = {"monolithic", "pd-split"}, .repeats = 2};
   EXPECT_THAT(names(options),
