@@ -5,23 +5,28 @@ import pathlib
 import sys
 from typing import NoReturn
 
-PROGRAM = pathlib.Path(__file__).parent / "bin" / "nano-mooncake"
+import mooncake
+
+
+def program() -> pathlib.Path:
+    """Installed to be edited, the package lies in two places: its Python in the tree, what was built apart."""
+    places = [pathlib.Path(folder, "bin", "nano-mooncake") for folder in mooncake.__path__]
+    return next((place for place in places if place.is_file()), places[0])
 
 
 def run(name: str) -> NoReturn:
-    """Becomes the program, so that the process id stays and signals reach it."""
+    """Becomes the program, so that the process id stays and signals reach it. `name` says which of its commands."""
+    path = program()
     try:
-        os.execv(PROGRAM, [name, *sys.argv[1:]])
+        os.execv(path, [name, *sys.argv[1:]])
     except OSError as error:
-        sys.exit(f"{name}: {PROGRAM}: {error.strerror}")
+        sys.exit(f"{name}: {path}: {error.strerror}")
 
 
 def main() -> NoReturn:
-    run("mooncake_master")
-
-
-def http_metadata_server() -> NoReturn:
-    run("mooncake_http_metadata_server")
+    """Every console script's entry: what it is called decides, as with links to the program. Otherwise the master."""
+    name = pathlib.Path(sys.argv[0]).name
+    run(name if name.startswith(("nano-mooncake", "mooncake_")) else "mooncake_master")
 
 
 if __name__ == "__main__":

@@ -113,11 +113,32 @@ def test_installed_component_is_complete(build_dir, tmp_path):
     assert not any((tmp_path / name).is_symlink() for name in files)
 
 
-@pytest.mark.parametrize("entry, command", [("main", "master"), ("http_metadata_server", "http-metadata-server")])
-def test_console_scripts_become_the_program(entry, command):
-    code = f"from mooncake.cli import {entry}; {entry}()"
+def console_scripts():
+    text = (pathlib.Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()
+    (section,) = re.findall(r"^\[project.scripts\]\n(.*?)^\[", text, re.MULTILINE | re.DOTALL)
+    return dict(re.findall(r"^([\w-]+) = \"([\w.:]+)\"$", section, re.MULTILINE))
+
+
+def test_every_program_is_a_console_script(package_dir):
+    program = (package_dir / "bin" / "nano-mooncake").resolve()
+    links = {link.name for link in program.parent.iterdir() if link.is_symlink() and link.resolve() == program}
+    assert len(links) > 19 and set(console_scripts()) == links | {program.name}
+    assert set(console_scripts().values()) == {"mooncake.cli:main"}
+
+
+@pytest.mark.parametrize("name", console_scripts())
+def test_console_scripts_become_the_program(name, package_dir):
+    code = f"import sys; sys.argv[0] = '/usr/bin/{name}'; from mooncake.cli import main; main()"
     text = output_of(sys.executable, "-c", code, "--help")
-    assert text == output_of(PACKAGE_PATH / "mooncake" / "bin" / "nano-mooncake", command, "--help")
+    assert text == output_of((package_dir / "bin" / "nano-mooncake").resolve().with_name(name), "--help")
+
+
+@pytest.mark.parametrize("module, program", [("nano_mooncake.demo", ["demo"]), ("nano_mooncake", []),
+                                             ("nano_mooncake", ["results"]), ("mooncake.cli", ["master"])])
+def test_modules_are_the_program_too(module, program, package_dir):
+    words = program if module == "nano_mooncake" else []
+    text = output_of(sys.executable, "-m", module, *words, "--help")
+    assert text == output_of(package_dir / "bin" / "nano-mooncake", *program, "--help")
 
 
 def test_console_script_keeps_its_process(package_dir):
@@ -138,16 +159,19 @@ def test_console_script_keeps_its_process(package_dir):
         assert master.wait(TIMEOUT_S) == 0
 
 
-def test_a_package_without_its_program_says_so(tmp_path):
-    (tmp_path / "cli.py").write_text((PACKAGE_PATH / "mooncake" / "cli.py").read_text())
-    done = subprocess.run(
-        [sys.executable, "-c", "import cli; cli.main()", HOST],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "bin/nano-mooncake" in done.stderr
+@pytest.mark.parametrize("places", ["there", "not there"])
+def test_the_program_may_lie_apart_from_the_python(places, tmp_path, package_dir):
+    """As an editable install has it; and where it is nowhere, that is said."""
+    elsewhere = tmp_path / "mooncake"
+    if places == "there":
+        (elsewhere / "bin").mkdir(parents=True)
+        (elsewhere / "bin" / "nano-mooncake").symlink_to((package_dir / "bin" / "nano-mooncake").resolve())
+    code = f"import mooncake.cli as cli, mooncake; mooncake.__path__[:] = ['/nowhere', {str(elsewhere)!r}]; cli.main()"
+    done = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True, timeout=TIMEOUT_S)
+    if places == "there":
+        assert done.returncode == 0 and done.stdout.startswith("nano-mooncake "), done
+    else:
+        assert done.returncode == 1 and done.stderr.count("\n") == 1 and "/nowhere/bin/nano-mooncake" in done.stderr
 
 
 def test_other_distributions_may_add_modules(tmp_path):
