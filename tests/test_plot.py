@@ -150,6 +150,14 @@ def test_capacity(bin_dir, reports):
     for title, member in (("KV of a token", "kib_per_token"), ("KV of the batch", "gib_per_batch"),
                           ("Metadata of the quantisation of a request, on top", "metadata_gib_per_request")):
         assert drawing.values(title) == bars_as({row["attention"]: row[member] for row in rows})
+    assert "evidence_tier simulation, build 0.1.0" in drawing.words
+
+
+def test_a_report_without_its_origin_is_drawn_as_that(bin_dir, reports, tmp_path):
+    report = json.loads(reports["capacity"].read_text())
+    del report["provenance"]
+    (tmp_path / "old.json").write_text(json.dumps(report))
+    drawing = Drawing(drawn(bin_dir, tmp_path / "old.json"))
     assert "evidence_tier not_available, build not_available" in drawing.words
 
 

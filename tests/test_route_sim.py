@@ -22,7 +22,7 @@ def report_of(done):
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["schema"] == "nano-mooncake/route-sim/v1"
-    assert report["evidence_tier"] == "simulation" and report["assumptions"]
+    assert report["provenance"]["evidence_tier"] == "simulation" and report["assumptions"]
     return report
 
 

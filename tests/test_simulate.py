@@ -105,7 +105,7 @@ def test_counts_are_those_worked_out_by_hand(bin_dir, tmp_path, capacity, hit_bl
 def test_the_definition_is_named_in_every_form_of_the_output(bin_dir, tmp_path):
     path = write_trace(tmp_path / "hand.jsonl", [A, B, C, E, D, F])
     made = report(bin_dir, "--trace", path)
-    assert made["schema"] == "nano-mooncake/simulation/v1" and made["evidence_tier"] == "simulation"
+    assert made["schema"] == "nano-mooncake/simulation/v1" and made["provenance"]["evidence_tier"] == "simulation"
     assert made["definition"]["token_hit_rate"] == "hit_tokens / input_tokens"
     assert "min(hits x block_tokens, input_tokens)" in made["definition"]["hit_tokens"]
     text = simulate(bin_dir, "--trace", path, "--rules", "instant").stdout

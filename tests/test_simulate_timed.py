@@ -32,7 +32,7 @@ def refused(bin_dir, *arguments):
 def test_without_flags_it_simulates_a_workload_and_says_under_which_assumptions(bin_dir):
     made = report(bin_dir)
     assert made["schema"] == "nano-mooncake/simulation/v1"
-    assert (made["evidence_tier"], made["rules"]) == ("simulation", "timed")
+    assert (made["provenance"]["evidence_tier"], made["rules"]) == ("simulation", "timed")
     assert made["workload"]["options"]["workload"] == "zipf"
     for name in ("prefill_cost", "network_bytes_per_s", "fixed_lookup_cost_s", "queue_policy", "slo_ttft_ms", "fill"):
         assert name in made["assumptions"]

@@ -155,7 +155,9 @@ def test_outcomes_are_counted_apart_with_their_reasons(bin_dir, inject):
 def test_percentiles_from_too_few_samples_are_withheld(bin_dir, inject):
     server = inject()
     flags = ["--rate", 100, "--arrivals", "uniform", "--duration-s", 10, "--max-requests", 120, "--output-tokens", 1]
-    run = report(bin_dir, server.url, *flags)["runs"][0]
+    result = report(bin_dir, server.url, *flags)
+    assert "not_available" in result["provenance"]["evidence_tier"], "such a server says nothing of itself"
+    run = result["runs"][0]
     assert run["requests"] == 120
     assert run["offered_per_s"] == pytest.approx(100), "nothing is offered after the last one"
     assert run["ttft_ms"]["p95"]["ms"] > 0

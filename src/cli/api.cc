@@ -16,6 +16,7 @@
 #include "cli/serving_settings.h"
 #include "cli/signals.h"
 #include "http/server.h"
+#include "lab/identity.h"
 
 namespace nmc::cli {
 namespace {
@@ -60,6 +61,11 @@ Result<int> run(const Settings& settings) {
   }
   options.http.max_connections = connections_of(options.http.max_connections);
   options.adapters = serving.adapters();
+  options.provenance =
+      evidence::provenance_json({.evidence_tier = std::string(lab::tier_of_model(settings.text("model"))),
+                                 .build = lab::build_identity(),
+                                 .machine = lab::machine_identity(),
+                                 .model = lab::model_identity(serving.model())});
   NMC_ASSIGN_OR_RETURN(const std::unique_ptr<http::Server> server,
                        http::Server::start(std::move(options), serving.model(), serving.runtime(), &serving.store()));
   if (!quiet) fmt::print(stderr, "nano-mooncake api: {}\n", serving.description());

@@ -13,6 +13,7 @@
 #include "cli/serving.h"
 #include "cli/serving_settings.h"
 #include "kernels/kernels.h"
+#include "lab/identity.h"
 
 namespace nmc::cli {
 namespace {
@@ -64,9 +65,15 @@ Json json_of(const lab::TtftRow& row) {
 
 Json json_of(const model::Model& model, const ThreadPool& pool, const Settings& settings,
              const lab::BenchResult& result) {
-  const BuildInfo build = build_info();
+  Json workload = {{"kind", "bench-engine"}};
+  for (const char* name : {"batch", "prompt-tokens"}) workload[name] = settings.integers(name);
+  for (const char* name :
+       {"context-tokens", "decode-steps", "ttft-prompt-tokens", "repeats", "max-batch-tokens", "block-tokens"})
+    workload[name] = settings.integer(name);
   Json json = {{"schema", "nano-mooncake/bench-engine/v1"},
-               {"build", {{"version", build.version}, {"commit", build.commit}, {"type", build.build_type}}},
+               {"provenance", lab::provenance_json({.evidence_tier = lab::tier_of_model(settings.text("model")),
+                                                    .model = &model,
+                                                    .workload = std::move(workload)})},
                {"model", model.name},
                {"parameters", model.config.parameters()},
                {"weight_bytes", model.decoder->weight_bytes()},

@@ -7,6 +7,7 @@
 #include "cli/exit_code.h"
 #include "cli/output.h"
 #include "cli/serving_settings.h"
+#include "lab/identity.h"
 
 namespace nmc::cli {
 namespace {
@@ -136,10 +137,33 @@ std::vector<Cell> cells_of(const CapacityRow& row, bool metadata) {
   return cells;
 }
 
+Json workload_json(const KvShape& shape, const CapacityQuestion& question) {
+  return {{"kind", "capacity"},
+          {"attention", attention_name(shape.attention)},
+          {"layers", shape.layers},
+          {"elements_per_layer", shape.layer_elements()},
+          {"heads", shape.heads},
+          {"kv_heads", shape.kv_heads},
+          {"window", shape.window},
+          {"tokens", question.tokens},
+          {"batch", question.batch},
+          {"tensor_parallel", question.tensor_parallel},
+          {"page_tokens", question.page_tokens},
+          {"chunk_tokens", question.chunk_tokens},
+          {"element_bytes", question.element_bytes},
+          {"quant_group", question.quant_group},
+          {"scale_bytes", question.scale_bytes},
+          {"zero_point", question.zero_point},
+          {"bandwidth_gib_s", question.bandwidth_gib_s}};
+}
+
 Report report_of(const std::vector<CapacityRow>& rows, const CapacityQuestion& question) {
   Report report;
   const KvShape& asked = rows.front().shape;
   report.json = {{"schema", "nano-mooncake/capacity/v1"},
+                 {"provenance", lab::provenance_json({.evidence_tier = evidence::kTierSimulation,
+                                                      .workload = workload_json(asked, question),
+                                                      .of_machine = false})},
                  {"model", asked.name.empty() ? Json(nullptr) : Json(asked.name)},
                  {"seq_len", question.tokens},
                  {"batch", question.batch},

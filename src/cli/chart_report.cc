@@ -139,18 +139,17 @@ std::string shown_name(std::string name) {
 
 // ---- a section ----
 
-std::string build_words(const ReportNode& root) {
-  const bool at_host = !root.has("build") && root.has("host");
-  const ReportNode from = at_host ? root.member("host") : root;
-  if (!from.has("build")) return "not_available";
-  const ReportNode build = from.member("build");
-  return fmt::format("{} ({}, {})", build.text("version"), build.text("commit"), build.text("type"));
+std::string build_words(const ReportNode& provenance) {
+  if (!provenance.has("build")) return "not_available";
+  const ReportNode build = provenance.member("build");
+  return fmt::format("{} ({}, {})", build.text("version"), build.text("commit"), build.text("build_type"));
 }
 
 std::string origin_of(const NamedReport& report) {
-  const ReportNode& root = report.root;
-  return fmt::format("{}: evidence_tier {}, build {}", report.name,
-                     root.has("evidence_tier") ? root.text("evidence_tier") : "not_available", build_words(root));
+  if (!report.root.has("provenance")) return report.name + ": evidence_tier not_available, build not_available";
+  const ReportNode provenance = report.root.member("provenance");
+  return fmt::format("{}: evidence_tier {}, build {}", report.name, provenance.words("evidence_tier"),
+                     build_words(provenance));
 }
 
 // One line of what was asked for, from members that are there.

@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "cli/serving.h"
 #include "cli/serving_settings.h"
+#include "lab/identity.h"
 #include "lab/one_request.h"
 
 namespace nmc::cli {
@@ -75,11 +76,17 @@ std::vector<Cell> row_of(std::string name, const Run& run) {
 Report make_report(const Serving& serving, const Settings& settings, const Run& first, const Run& second) {
   const engine::RuntimeOptions& options = serving.runtime().options();
   Report report;
-  report.json = {{"schema", "nano-mooncake/demo/v1"},
-                 {"model", serving.model().name},
-                 {"mode", engine::mode_name(options.mode)},
-                 {"transfer", engine::transfer_name(options.transfer)},
-                 {"runs", {json_of(first), json_of(second)}}};
+  report.json = {
+      {"schema", "nano-mooncake/demo/v1"},
+      {"provenance", lab::provenance_json({.evidence_tier = lab::tier_of_model(settings.text("model")),
+                                           .model = &serving.model(),
+                                           .workload = {{"kind", "demo"},
+                                                        {"prompt", settings.text("prompt")},
+                                                        {"max_new_tokens", settings.integer("max-new-tokens")}}})},
+      {"model", serving.model().name},
+      {"mode", engine::mode_name(options.mode)},
+      {"transfer", engine::transfer_name(options.transfer)},
+      {"runs", {json_of(first), json_of(second)}}};
   report.table.columns = {"run",       "prompt_tokens", "computed_tokens", "saved_tokens", "cache_source",
                           "ttft_ms",   "total_ms",      "export_ms",       "encode_ms",    "transport_ms",
                           "unpack_ms", "import_ms",     "transfer_bytes",  "carrier"};

@@ -10,6 +10,7 @@
 #include "cli/exit_code.h"
 #include "cli/serving.h"
 #include "cli/serving_settings.h"
+#include "lab/identity.h"
 
 namespace nmc::cli {
 namespace {
@@ -27,13 +28,6 @@ Result<lab::WorkloadSpec> workload_of(const Settings& settings) {
     if (spec.name == settings.text("workload")) return spec;
   }
   return not_found("{}: no workload {}", name, settings.text("workload"));
-}
-
-Json model_json(const model::Model& model) {
-  return {{"name", model.name},
-          {"digest", sha256(model.decoder->weights_digest() + model.config.digest_text()).hex()},
-          {"dtype", dtype_name(model.decoder->dtype())},
-          {"parameters", model.config.parameters()}};
 }
 
 Result<int> run(const Settings& settings) {
@@ -55,8 +49,12 @@ Result<int> run(const Settings& settings) {
   const lab::Workload workload = lab::make_workload(spec, options.seed, options.vocab, max_new_tokens);
   NMC_ASSIGN_OR_RETURN(const evidence::CaseRow row,
                        lab::run_case(serving.runtime(), serving.store(), workload, options));
+  const evidence::ModelIdentity model = lab::model_identity(serving.model());
   const Json answer = {
-      {"schema", kAnswerSchema}, {"model", model_json(serving.model())}, {"case", evidence::case_json(row)}};
+      {"schema", kAnswerSchema},
+      {"model",
+       {{"name", model.name}, {"digest", model.digest}, {"dtype", model.dtype}, {"parameters", model.parameters}}},
+      {"case", evidence::case_json(row)}};
   NMC_RETURN_IF_ERROR(write_file_atomic(settings.text("output"), dump_json(answer)));
   return kExitDone;
 }

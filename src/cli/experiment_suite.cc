@@ -331,7 +331,7 @@ Result<SuiteResult> run_suite(const SuiteOptions& options, const StopSignal& sto
   report.suite = options.plan.is_custom() ? "custom" : options.plan.suite;
   report.config = config_json(options);
   report.provenance = {
-      .evidence_tier = std::string(options.model == "tiny" ? evidence::kTierMechanism : evidence::kTierCheckpoint),
+      .evidence_tier = std::string(lab::tier_of_model(options.model)),
       .build = lab::build_identity(),
       .machine = lab::machine_identity(),
       .model = {.name = options.model, .digest = std::string(evidence::kUnknown), .dtype = options.dtype}};

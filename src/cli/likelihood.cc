@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "cli/serving.h"
 #include "cli/serving_settings.h"
+#include "lab/identity.h"
 
 namespace nmc::cli {
 namespace {
@@ -37,11 +38,17 @@ Json json_of(const lab::Likelihood& run) {
           {"total_ms", run.metrics.e2e_ms}};
 }
 
-Report make_report(const Serving& serving, std::span<const kv::TokenId> tokens, std::size_t given,
-                   const std::vector<lab::Likelihood>& runs) {
+Report make_report(const Serving& serving, const Settings& settings, std::span<const kv::TokenId> tokens,
+                   std::size_t given, const std::vector<lab::Likelihood>& runs) {
   const model::Decoder& decoder = *serving.model().decoder;
   Report report;
   report.json = {{"schema", "nano-mooncake/likelihood/v1"},
+                 {"provenance", lab::provenance_json({.evidence_tier = lab::tier_of_model(settings.text("model")),
+                                                      .model = &serving.model(),
+                                                      .workload = {{"kind", "likelihood"},
+                                                                   {"token_ids", tokens},
+                                                                   {"given_tokens", given},
+                                                                   {"runs", runs.size()}}})},
                  {"model", serving.model().name},
                  {"weights_digest", decoder.weights_digest()},
                  {"dtype", dtype_name(decoder.dtype())},
@@ -85,7 +92,7 @@ Result<int> run(const Settings& settings) {
                          lab::measure_likelihood(serving.runtime(), fmt::format("run-{}", i), tokens, given));
     runs.push_back(std::move(one));
   }
-  NMC_RETURN_IF_ERROR(write_report(make_report(serving, tokens, given, runs), settings));
+  NMC_RETURN_IF_ERROR(write_report(make_report(serving, settings, tokens, given, runs), settings));
   return kExitDone;
 }
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "base/version.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/output.h"
 #include "cli/serving_settings.h"
+#include "lab/identity.h"
 #include "sim/conversations.h"
 #include "sim/route_replay.h"
 #include "sim/trace_reader.h"
@@ -52,9 +52,9 @@ Result<void> refuse(const Settings& settings, std::span<const std::string_view> 
   return {};
 }
 
-Json build_json() {
-  const BuildInfo build = build_info();
-  return {{"version", build.version}, {"commit", build.commit}, {"type", build.build_type}};
+Json provenance_of(Json workload) {
+  return lab::provenance_json(
+      {.evidence_tier = evidence::kTierSimulation, .workload = std::move(workload), .of_machine = false});
 }
 
 // ---- conversations ----
@@ -168,10 +168,12 @@ Result<Report> run_conversations(const Settings& settings) {
     rows.push_back({std::to_string(seed), result});
   }
   rows.push_back({"all", total_of(rows)});
+  Json workload = options_json(options, settings);
+  for (const char* name : {"policy", "reserve"}) workload.erase(name);
+  workload.update({{"kind", "conversations"}, {"seeds", settings.integers("seeds")}});
   Report report;
   report.json = {{"schema", "nano-mooncake/route-sim/v1"},
-                 {"build", build_json()},
-                 {"evidence_tier", "simulation"},
+                 {"provenance", provenance_of(std::move(workload))},
                  {"note", kNote},
                  {"assumptions",
                   {"no transfer between nodes", "a node's cache never loses a live conversation",
@@ -242,8 +244,7 @@ Result<Report> run_trace(const Settings& settings) {
   options.seed = static_cast<std::uint64_t>(settings.integers("seeds").front());
   Report report;
   report.json = {{"schema", "nano-mooncake/route-sim/v1"},
-                 {"build", build_json()},
-                 {"evidence_tier", "simulation"},
+                 {"provenance", provenance_of({{"kind", "trace"}, {"digest", sim::digest_of(trace).hex()}})},
                  {"note", kNote},
                  {"assumptions",
                   {"requests in order, what one computes the next finds", "hits are cached blocks behind cached ones",

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "base/version.h"
+#include "lab/identity.h"
 
 namespace nmc::cli {
 namespace {
@@ -238,12 +238,12 @@ std::string workload_words(const sim::Trace& trace) {
 }
 
 Report report_of(const sim::Trace& trace, const Simulation& simulation) {
-  const BuildInfo build = build_info();
   Report report;
   report.json = {
       {"schema", "nano-mooncake/simulation/v1"},
-      {"build", {{"version", build.version}, {"commit", build.commit}, {"type", build.build_type}}},
-      {"evidence_tier", "simulation"},
+      {"provenance", lab::provenance_json({.evidence_tier = evidence::kTierSimulation,
+                                           .workload = {{"kind", "trace"}, {"digest", sim::digest_of(trace).hex()}},
+                                           .of_machine = false})},
       {"rules", simulation.instant ? "instant" : "timed"},
       {"workload",
        {{"name", trace.name()},

@@ -145,6 +145,7 @@ Result<int> run(const Settings& settings) {
     NMC_ASSIGN_OR_RETURN(options.body.model, lab::first_model(options.endpoint, options.headers));
   }
   labels.server_version = lab::server_version(options.endpoint, options.headers);
+  labels.server_provenance = lab::server_provenance(options.endpoint, options.headers);
   if (!settings.on("quiet")) show_progress(options);
   NMC_ASSIGN_OR_RETURN(const StopSignal stop, StopSignal::create());
   options.should_stop = [&stop] { return stop.has_come(); };

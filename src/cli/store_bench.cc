@@ -14,6 +14,7 @@
 #include "cli/own_master.h"
 #include "cli/serving_settings.h"
 #include "cli/signals.h"
+#include "lab/identity.h"
 
 namespace nmc::cli {
 namespace {
@@ -87,9 +88,14 @@ Json json_of(const lab::StoreBenchRow& row) {
 }
 
 Json json_of(const lab::StoreBenchOptions& options, const lab::StoreBenchResult& result) {
-  const BuildInfo build = build_info();
+  Json workload = {{"kind", "store-bench"},     {"sizes", options.sizes},   {"threads", options.threads},
+                   {"carriers", Json::array()}, {"rounds", options.rounds}, {"batch", options.batch},
+                   {"load", options.load}};
+  for (const lab::StoreCarrier carrier : options.carriers)
+    workload["carriers"].push_back(lab::store_carrier_name(carrier));
   Json json = {{"schema", "nano-mooncake/store-bench/v1"},
-               {"build", {{"version", build.version}, {"commit", build.commit}, {"type", build.build_type}}},
+               {"provenance",
+                lab::provenance_json({.evidence_tier = evidence::kTierMechanism, .workload = std::move(workload)})},
                {"cores", result.cores},
                {"rounds", options.rounds},
                {"load", options.load},

@@ -25,7 +25,9 @@ Json number_json(std::string_view metric, double value) {
 
 // ---- to JSON ----
 
-Json json_of(const Provenance& provenance) {
+}  // namespace
+
+Json provenance_json(const Provenance& provenance) {
   const auto& [tier, build, machine, model] = provenance;
   return {{"evidence_tier", tier},
           {"build",
@@ -47,6 +49,8 @@ Json json_of(const Provenance& provenance) {
           {"model",
            {{"name", model.name}, {"digest", model.digest}, {"dtype", model.dtype}, {"parameters", model.parameters}}}};
 }
+
+namespace {
 
 Json json_of(const RequestRow& row) {
   Json json = {{"id", row.id},
@@ -210,7 +214,7 @@ Json report_json(const ExperimentReport& report) {
   Json json = {{"schema", kReportSchema},         {"run_id", report.run_id},
                {"started_at", report.started_at}, {"ended_at", report.ended_at},
                {"suite", report.suite},           {"skipped", report.skipped},
-               {"config", report.config},         {"provenance", json_of(report.provenance)},
+               {"config", report.config},         {"provenance", provenance_json(report.provenance)},
                {"parity", Json::array()},         {"cases", Json::array()}};
   for (const ParityRow& row : report.parity) {
     json["parity"].push_back({{"against", row.against},

@@ -152,6 +152,9 @@ struct ExperimentReport {
   bool operator==(const ExperimentReport&) const = default;
 };
 
+// "evidence_tier", "build", "machine", "model".
+Json provenance_json(const Provenance& provenance);
+
 // With "schema" first and "report_digest" last, which is the canonical digest (canonical.h) of the rest. Each case gets
 // a "summary" of its requests, which readers don't need.
 Json report_json(const ExperimentReport& report);

@@ -140,6 +140,7 @@ Json metrics_json(const ServerState& state) {
   json["mode"] = engine::mode_name(options.mode);
   json["reuse"] = engine::reuse_name(options.reuse);
   json["transfer"] = engine::transfer_name(options.transfer);
+  json["provenance"] = state.options.provenance;
   json["queue"] = queue_json(status);
   json["requests"] = requests_json(status.counters, ended_by_stop_string);
   json["pool"] = stats ? pool_json(*stats) : Json("not_available");

@@ -165,6 +165,7 @@ Json metrics_schema() {
   Object metrics;
   metrics.required("schema", schema::constant("nano-mooncake/metrics/v1"));
   for (const char* name : {"model", "mode", "reuse", "transfer"}) metrics.required(name, schema::text());
+  metrics.required("provenance", nullable(object), "Where this server's figures come from.");
   for (const char* name : {"queue", "requests", "latency", "counters"}) metrics.required(name, object);
   for (const char* name : {"pool", "tiers"}) metrics.required(name, object_or_not);
   metrics.required("workers", schema::list(object));

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/result.h"
 #include "engine/runtime.h"
 #include "model/adapter.h"
@@ -28,6 +30,7 @@ struct ServerOptions {
   std::string api_key;       // "": none is asked for; else routes of Access::kKey need `Authorization: Bearer KEY`
   Nanos request_timeout{0};  // from arrival to the end of the answer; 0: none
   Nanos queue_timeout{0};    // of that, for a worker to take it; 0: none
+  Json provenance;           // told in /v1/metrics: where figures of this server come from; null: nobody said
   std::vector<std::string> cors_origins;  // whose pages may read answers, as http/cors.h has them; empty: nobody's
 };
 

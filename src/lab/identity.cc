@@ -9,6 +9,7 @@
 #include "base/failpoint.h"
 #include "base/hash.h"
 #include "base/version.h"
+#include "evidence/canonical.h"
 #include "kernels/kernels.h"
 #include "lab/kernel_usage.h"
 
@@ -62,6 +63,29 @@ evidence::MachineIdentity machine_identity() {
   hash.update_field(std::to_string(machine.memory_bytes >> 30));  // whole GiB: the kernel keeps some for itself
   machine.fingerprint = hash.finish().hex();
   return machine;
+}
+
+evidence::ModelIdentity model_identity(const model::Model& model) {
+  return {.name = model.name,
+          .digest = sha256(model.decoder->weights_digest() + model.config.digest_text()).hex(),
+          .dtype = std::string(dtype_name(model.decoder->dtype())),
+          .parameters = model.config.parameters()};
+}
+
+std::string_view tier_of_model(std::string_view spec) {
+  return spec == "tiny" ? evidence::kTierMechanism : evidence::kTierCheckpoint;
+}
+
+Json provenance_json(const Origin& origin) {
+  Json json = evidence::provenance_json(
+      {.evidence_tier = std::string(origin.evidence_tier),
+       .build = build_identity(),
+       .machine = origin.of_machine ? machine_identity() : evidence::MachineIdentity(),
+       .model = origin.model != nullptr ? model_identity(*origin.model) : evidence::ModelIdentity()});
+  if (!origin.of_machine) json["machine"] = nullptr;
+  if (origin.model == nullptr) json["model"] = nullptr;
+  json["workload_digest"] = evidence::canonical_digest(origin.workload).hex();
+  return json;
 }
 
 }  // namespace nmc::lab

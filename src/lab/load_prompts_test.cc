@@ -68,7 +68,7 @@ TEST(LoadPromptsTest, EqualSeedsGiveEqualPromptsAndOthersDoNot) {
 }
 
 TEST(LoadPromptsTest, SharedBlocksOfATraceAreSharedPrefixes) {
-  LoadTrace trace{.block_tokens = 16};
+  LoadTrace trace{.block_tokens = 16, .digest = ""};
   trace.requests = {{.input_tokens = 40, .output_tokens = 3, .block_hashes = {0, 1, 2}},
                     {.input_tokens = 40, .output_tokens = 4, .block_hashes = {0, 1, 3}},
                     {.input_tokens = 30, .output_tokens = 5, .block_hashes = {8, 1}}};

@@ -18,7 +18,7 @@ std::vector<Nanos> LoadTrace::arrivals() const {
 }
 
 Result<LoadTrace> load_trace_of(const sim::Trace& trace, double time_scale) {
-  LoadTrace load{.block_tokens = trace.block_tokens()};
+  LoadTrace load{.block_tokens = trace.block_tokens(), .digest = sim::digest_of(trace).hex(), .time_scale = time_scale};
   const std::int64_t first_us = trace.requests().empty() ? 0 : trace.requests().front().arrival_us;
   for (const sim::TraceRequest& request : trace.requests()) {
     const double at_s = static_cast<double>(request.arrival_us - first_us) * 1e-6 * time_scale;

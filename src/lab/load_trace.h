@@ -22,6 +22,8 @@ struct TracedRequest {
 struct LoadTrace {
   std::vector<TracedRequest> requests;  // by time
   std::size_t block_tokens = 512;       // that one hash stands for
+  std::string digest;                   // sim::digest_of() the trace, in hex; times as they are there
+  double time_scale = 1;
 
   std::vector<Nanos> arrivals() const;
 };

@@ -96,6 +96,11 @@ Json read_metrics(const ApiEndpoint& endpoint, const std::vector<net::HttpHeader
   return *std::move(document);
 }
 
+Json server_provenance(const ApiEndpoint& endpoint, const std::vector<net::HttpHeader>& headers) {
+  const Json metrics = read_metrics(endpoint, headers);
+  return metrics.is_object() && metrics.contains("provenance") ? metrics["provenance"] : Json(nullptr);
+}
+
 Json metrics_between(const Json& before, const Json& after) {
   if (before.is_null() || after.is_null()) return not_available("the server has no /v1/metrics of this kind");
   Json between = {{"tiers", Json::object()}, {"counters", Json::object()}, {"latency_mean_ms", Json::object()}};

@@ -24,6 +24,9 @@ std::string server_version(const ApiEndpoint& endpoint, const std::vector<net::H
 // The document of /v1/metrics; null where there is none of ours.
 Json read_metrics(const ApiEndpoint& endpoint, const std::vector<net::HttpHeader>& headers);
 
+// Where the figures of a nano-mooncake server come from, as it says in that document; null where nothing does.
+Json server_provenance(const ApiEndpoint& endpoint, const std::vector<net::HttpHeader>& headers);
+
 // What was counted between two such documents: {"tiers": {"dram": {"hits", ...}}, "counters": {...}, "latency_mean_ms":
 // {"ttft_ms", ...}}. {"not_available": why} where one is null or the server began anew in between.
 Json metrics_between(const Json& before, const Json& after);

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
-#include "base/version.h"
 #include "lab/bench_engine.h"
+#include "lab/identity.h"
 #include "lab/kernel_usage.h"
 
 namespace nmc::lab {
@@ -53,12 +53,28 @@ Json load_json(const SloOptions& options) {
 
 Json host_json() {
   const HostFacts host = read_host();
-  const BuildInfo build = build_info();
   return {{"cpu", host.cpu.empty() ? not_available("the kernel doesn't tell") : Json(host.cpu)},
           {"cores", host.cores},
           {"memory_bytes", host.memory_bytes},
-          {"kernel", host.kernel},
-          {"build", {{"version", build.version}, {"commit", build.commit}, {"type", build.build_type}}}};
+          {"kernel", host.kernel}};
+}
+
+// Build and machine are the generator's. What was measured is the server's, so it is the server who knows what kind of
+// evidence its figures are.
+Json origin_json(const SloOptions& options, const SloLabels& labels) {
+  Json workload = {{"kind", "slo"}, {"load", load_json(options)}};
+  if (const LoadTrace* const trace = options.prompts.trace.get())
+    workload.update({{"trace_digest", trace->digest}, {"time_scale", trace->time_scale}});
+  Json json = provenance_json({.evidence_tier = "", .workload = std::move(workload)});
+  const Json& server = labels.server_provenance;
+  const auto said = [&](const char* name) {
+    return server.is_object() && server.contains(name) ? server[name]
+                                                       : not_available("the server has no /v1/metrics that says it");
+  };
+  for (const char* name : {"evidence_tier", "model"}) json[name] = said(name);
+  json["server_build"] = said("build");
+  json["server_machine"] = said("machine");
+  return json;
 }
 
 Json server_json(const SloOptions& options, const SloLabels& labels) {
@@ -253,6 +269,7 @@ Json slo_json(const SloOptions& options, const SloLabels& labels, const SloResul
   Json json = {{"schema", "nano-mooncake/slo/v1"},
                {"valid", result.all_valid() && !result.interrupted},
                {"interrupted", result.interrupted},
+               {"provenance", origin_json(options, labels)},
                {"host", host_json()},
                {"server", server_json(options, labels)},
                {"load", load_json(options)},

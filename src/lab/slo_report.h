@@ -12,6 +12,7 @@ namespace nmc::lab {
 // What the command line knows and a measurement doesn't; "": it wasn't said.
 struct SloLabels {
   std::string url, server_version, tensor_parallel, pipeline_parallel, kv_dtype, kv_layout, note;
+  Json server_provenance = nullptr;  // what the server says of itself in /v1/metrics; null: nothing
 };
 
 // Schema nano-mooncake/slo/v1.

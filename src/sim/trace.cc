@@ -25,4 +25,17 @@ void Trace::sort_by_arrival() {
                    [](const TraceRequest& a, const TraceRequest& b) { return a.arrival_us < b.arrival_us; });
 }
 
+Digest digest_of(const Trace& trace) {
+  Sha256 hash;
+  hash.update_field(std::to_string(trace.block_tokens()));
+  std::vector<std::uint64_t> words;  // of one request
+  for (const TraceRequest& request : trace.requests()) {
+    words = {static_cast<std::uint64_t>(request.arrival_us), request.input_tokens, request.output_tokens,
+             static_cast<std::uint64_t>(request.session), request.block_count};
+    for (const std::uint32_t block : trace.blocks_of(request)) words.push_back(trace.key_of(block));
+    hash.update(std::as_bytes(std::span(words)));
+  }
+  return hash.finish();
+}
+
 }  // namespace nmc::sim

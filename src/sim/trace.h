@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/result.h"
 #include "sim/key_table.h"
 
@@ -56,5 +57,9 @@ class Trace {
   std::uint64_t input_tokens_total_ = 0;
   std::uint64_t output_tokens_total_ = 0;
 };
+
+// SHA-256 of its requests in their order: when, how long, whose, and which blocks; not of its name. Equal for equal
+// requests whatever file and format they come from.
+Digest digest_of(const Trace& trace);
 
 }  // namespace nmc::sim
