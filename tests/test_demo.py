@@ -34,7 +34,7 @@ def test_prints_the_text_and_both_runs_without_any_flag(bin_dir):
 
 def test_json_has_the_documented_members_in_order(bin_dir):
     report = demo(bin_dir)
-    assert list(report) == ["schema", "model", "mode", "transfer", "runs"]
+    assert list(report) == ["schema", "provenance", "model", "mode", "transfer", "runs"]
     assert report["schema"] == "nano-mooncake/demo/v1"
     assert (report["model"], report["mode"], report["transfer"]) == ("tiny", "pd", "shm")
     for one in report["runs"]:

@@ -18,9 +18,9 @@ import threading
 import urllib.parse
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Protocol
+from typing import NoReturn, Protocol
 
-from .cli import http_metadata_server as main
+from .cli import run
 
 KEYS_MAX = 1 << 17
 BODY_BYTES_MAX = 8 << 20  # of one key
@@ -229,6 +229,11 @@ class _Connection(http.server.BaseHTTPRequestHandler):
             self.wfile.write(reply.body)
 
     do_GET = do_PUT = do_DELETE = do_HEAD = do_POST = do_PATCH = handle_any
+
+
+def main() -> NoReturn:
+    """`python -m mooncake.http_metadata_server` is `mooncake_http_metadata_server`."""
+    run("mooncake_http_metadata_server")
 
 
 __all__ = ["KVBootstrapServer", "KVPoll", "MetadataAnswer", "MetadataRequest", "main"]
