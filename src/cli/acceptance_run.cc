@@ -15,7 +15,6 @@
 #include "cli/verdict_report.h"
 #include "evidence/bundle.h"
 #include "evidence/diagnostics.h"
-#include "lab/experiment_workload.h"
 
 namespace nmc::cli {
 namespace {
@@ -78,16 +77,8 @@ Result<Json> artifacts_json(const Path& folder) {
 }
 
 Result<void> export_and_verify(const Settings& settings, const Path& folder) {
-  evidence::BundleInput input{.index = folder / evidence::kRunIndex,
-                              .profile = settings.text("pressure-profile"),
-                              .budget_text = "",
-                              .budget_name = (folder / evidence::kRunBudget).string(),
-                              .workloads_text = std::string(lab::built_in_workloads()),
-                              .verdicts = {}};
-  NMC_ASSIGN_OR_RETURN(input.budget_text, read_file(input.budget_name));
-  if (settings.has("workloads")) {
-    NMC_ASSIGN_OR_RETURN(input.workloads_text, read_file(settings.text("workloads")));
-  }
+  NMC_ASSIGN_OR_RETURN(evidence::BundleInput input, bundle_input_of(settings, folder / evidence::kRunIndex,
+                                                                    (folder / evidence::kRunBudget).string()));
   for (const char* name : {evidence::kRunAcceptance, evidence::kRunDiagnostics}) {
     NMC_ASSIGN_OR_RETURN(input.verdicts[name], read_file(folder / name, evidence::kBundleFileBytesMax));
   }

@@ -161,9 +161,7 @@ Report report_of(const std::vector<CapacityRow>& rows, const CapacityQuestion& q
   Report report;
   const KvShape& asked = rows.front().shape;
   report.json = {{"schema", "nano-mooncake/capacity/v1"},
-                 {"provenance", lab::provenance_json({.evidence_tier = evidence::kTierSimulation,
-                                                      .workload = workload_json(asked, question),
-                                                      .of_machine = false})},
+                 {"provenance", lab::simulation_provenance_json(workload_json(asked, question))},
                  {"model", asked.name.empty() ? Json(nullptr) : Json(asked.name)},
                  {"seq_len", question.tokens},
                  {"batch", question.batch},

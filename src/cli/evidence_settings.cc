@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/exit_code.h"
+#include "lab/experiment_workload.h"
 
 namespace nmc::cli {
 
@@ -44,6 +45,21 @@ Setting profile_setting(std::string name) {
           .default_text = "full",
           .help = "Which of the budget's profiles: smoke or full.",
           .source = Source::kFlagOnly};
+}
+
+Result<evidence::BundleInput> bundle_input_of(const Settings& settings, Path index, std::string budget) {
+  evidence::BundleInput input{.index = std::move(index),
+                              .profile = settings.text("pressure-profile"),
+                              .budget_text = "",
+                              .budget_name = std::move(budget),
+                              .workloads_text = std::string(lab::built_in_workloads()),
+                              .verdicts = {}};
+  NMC_ASSIGN_OR_RETURN(input.budget_text, read_file(input.budget_name));
+  if (settings.has("workloads")) {
+    NMC_ASSIGN_OR_RETURN(input.workloads_text, read_file(settings.text("workloads")));
+    NMC_RETURN_IF_ERROR(lab::parse_workloads(input.workloads_text, settings.text("workloads")));
+  }
+  return input;
 }
 
 Result<evidence::History> history_of(const Settings& settings) {

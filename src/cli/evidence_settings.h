@@ -8,6 +8,7 @@
 #include "cli/serving_settings.h"
 #include "cli/setting.h"
 #include "cli/settings.h"
+#include "evidence/bundle.h"
 #include "evidence/cohort.h"
 #include "evidence/registry.h"
 #include "evidence/verdict.h"
@@ -26,6 +27,10 @@ std::vector<Setting> with_verdict_settings(std::vector<Setting> own);
 // --budget and --profile, of a gate or an explanation.
 Setting budget_setting();
 Setting profile_setting(std::string name = "profile");
+
+// What a bundle is made of beside verdicts: --pressure-profile, --workloads (the built-in ones by default), and a
+// registry and a budget that the caller names.
+Result<evidence::BundleInput> bundle_input_of(const Settings& settings, Path index, std::string budget);
 
 // The runs of --index. Records that can't be used are told of on standard error.
 Result<evidence::History> history_of(const Settings& settings);

@@ -49,12 +49,9 @@ Result<int> run(const Settings& settings) {
   const lab::Workload workload = lab::make_workload(spec, options.seed, options.vocab, max_new_tokens);
   NMC_ASSIGN_OR_RETURN(const evidence::CaseRow row,
                        lab::run_case(serving.runtime(), serving.store(), workload, options));
-  const evidence::ModelIdentity model = lab::model_identity(serving.model());
-  const Json answer = {
-      {"schema", kAnswerSchema},
-      {"model",
-       {{"name", model.name}, {"digest", model.digest}, {"dtype", model.dtype}, {"parameters", model.parameters}}},
-      {"case", evidence::case_json(row)}};
+  const Json answer = {{"schema", kAnswerSchema},
+                       {"model", evidence::model_json(lab::model_identity(serving.model()))},
+                       {"case", evidence::case_json(row)}};
   NMC_RETURN_IF_ERROR(write_file_atomic(settings.text("output"), dump_json(answer)));
   return kExitDone;
 }

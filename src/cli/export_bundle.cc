@@ -9,23 +9,13 @@
 #include "cli/exit_code.h"
 #include "cli/output.h"
 #include "evidence/bundle.h"
-#include "lab/experiment_workload.h"
 
 namespace nmc::cli {
 namespace {
 
 Result<evidence::BundleInput> input_of(const Settings& settings) {
-  evidence::BundleInput input{.index = settings.text("index"),
-                              .profile = settings.text("pressure-profile"),
-                              .budget_text = "",
-                              .budget_name = settings.text("budget"),
-                              .workloads_text = std::string(lab::built_in_workloads()),
-                              .verdicts = {}};
-  NMC_ASSIGN_OR_RETURN(input.budget_text, read_file(input.budget_name));
-  if (settings.has("workloads")) {
-    NMC_ASSIGN_OR_RETURN(input.workloads_text, read_file(settings.text("workloads")));
-    NMC_RETURN_IF_ERROR(lab::parse_workloads(input.workloads_text, settings.text("workloads")));
-  }
+  NMC_ASSIGN_OR_RETURN(evidence::BundleInput input,
+                       bundle_input_of(settings, settings.text("index"), settings.text("budget")));
   for (const std::string& path : settings.words("include")) {
     const std::string name = Path(path).filename().string();
     NMC_ASSIGN_OR_RETURN(std::string content, read_file(path, evidence::kBundleFileBytesMax));

@@ -86,7 +86,7 @@ Command results_command() {
                              .placeholder = "NAME",
                              .default_text = "compare",
                              .help = "Which view.",
-                             .choices = {"compare", "trend", "pressure", "frontier", "decision", "faults"},
+                             .choices = {std::begin(evidence::kViews), std::end(evidence::kViews)},
                              .source = Source::kFlagOnly},
                             {.name = "run",
                              .placeholder = "ID",

@@ -52,11 +52,6 @@ Result<void> refuse(const Settings& settings, std::span<const std::string_view> 
   return {};
 }
 
-Json provenance_of(Json workload) {
-  return lab::provenance_json(
-      {.evidence_tier = evidence::kTierSimulation, .workload = std::move(workload), .of_machine = false});
-}
-
 // ---- conversations ----
 
 ConversationOptions conversation_options(const Settings& settings) {
@@ -173,7 +168,7 @@ Result<Report> run_conversations(const Settings& settings) {
   workload.update({{"kind", "conversations"}, {"seeds", settings.integers("seeds")}});
   Report report;
   report.json = {{"schema", "nano-mooncake/route-sim/v1"},
-                 {"provenance", provenance_of(std::move(workload))},
+                 {"provenance", lab::simulation_provenance_json(std::move(workload))},
                  {"note", kNote},
                  {"assumptions",
                   {"no transfer between nodes", "a node's cache never loses a live conversation",
@@ -243,21 +238,22 @@ Result<Report> run_trace(const Settings& settings) {
   options.window = Nanos(static_cast<std::int64_t>(settings.seconds("window-s") * 1e9));
   options.seed = static_cast<std::uint64_t>(settings.integers("seeds").front());
   Report report;
-  report.json = {{"schema", "nano-mooncake/route-sim/v1"},
-                 {"provenance", provenance_of({{"kind", "trace"}, {"digest", sim::digest_of(trace).hex()}})},
-                 {"note", kNote},
-                 {"assumptions",
-                  {"requests in order, what one computes the next finds", "hits are cached blocks behind cached ones",
-                   "load is the uncached tokens sent to a node within the window",
-                   "a conversation is a session, or a chain of requests that share a block beyond the first"}},
-                 {"trace", trace.name()},
-                 {"options",
-                  {{"nodes", options.nodes},
-                   {"capacity_blocks", options.capacity_blocks},
-                   {"block_tokens", trace.block_tokens()},
-                   {"window_s", settings.seconds("window-s")},
-                   {"policy", json_of(options.policy)}}},
-                 {"routers", Json::array()}};
+  report.json = {
+      {"schema", "nano-mooncake/route-sim/v1"},
+      {"provenance", lab::simulation_provenance_json({{"kind", "trace"}, {"digest", sim::digest_of(trace).hex()}})},
+      {"note", kNote},
+      {"assumptions",
+       {"requests in order, what one computes the next finds", "hits are cached blocks behind cached ones",
+        "load is the uncached tokens sent to a node within the window",
+        "a conversation is a session, or a chain of requests that share a block beyond the first"}},
+      {"trace", trace.name()},
+      {"options",
+       {{"nodes", options.nodes},
+        {"capacity_blocks", options.capacity_blocks},
+        {"block_tokens", trace.block_tokens()},
+        {"window_s", settings.seconds("window-s")},
+        {"policy", json_of(options.policy)}}},
+      {"routers", Json::array()}};
   report.table.columns = {"router", "hit blocks", "of", "hit share", "uncached tokens", "moves", "imbalance"};
   for (const std::string& router : routers) {
     NMC_ASSIGN_OR_RETURN(const ReplayResult result, sim::replay_routed(trace, router, options));

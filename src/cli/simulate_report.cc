@@ -241,9 +241,7 @@ Report report_of(const sim::Trace& trace, const Simulation& simulation) {
   Report report;
   report.json = {
       {"schema", "nano-mooncake/simulation/v1"},
-      {"provenance", lab::provenance_json({.evidence_tier = evidence::kTierSimulation,
-                                           .workload = {{"kind", "trace"}, {"digest", sim::digest_of(trace).hex()}},
-                                           .of_machine = false})},
+      {"provenance", lab::simulation_provenance_json({{"kind", "trace"}, {"digest", sim::digest_of(trace).hex()}})},
       {"rules", simulation.instant ? "instant" : "timed"},
       {"workload",
        {{"name", trace.name()},

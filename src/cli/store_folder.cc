@@ -23,9 +23,15 @@ constexpr std::string_view kOncePrefix = "once-";
 // A lock file this young may belong to a master that is about to lock it.
 constexpr auto kStartingAtMost = std::chrono::seconds(10);
 
+std::string name_of_root() { return fmt::format("nano-mooncake-{}", ::geteuid()); }
+
+UniqueFd open_lock(const Path& folder) {
+  return UniqueFd(::open((folder / store::NodeServer::kLockName).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+}
+
 // The folder of this user's masters, made where it is missing.
 Result<Path> find_root() {
-  const std::string name = fmt::format("nano-mooncake-{}", ::geteuid());
+  const std::string name = name_of_root();
   const Path root = Path(kMemory) / name;
   const auto in_memory = store::SharedFiles::in_folder(root);
   if (in_memory && ::access(root.c_str(), W_OK | X_OK) == 0) return root;
@@ -40,7 +46,7 @@ Result<Path> find_root() {
 
 // Its lock, so that nobody begins with it; nothing: there is a master, or one that may be starting.
 UniqueFd lock_abandoned(const Path& folder) {
-  UniqueFd lock(::open((folder / store::NodeServer::kLockName).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  UniqueFd lock = open_lock(folder);
   struct stat info {};
   if (!lock || ::fstat(lock.get(), &info) != 0) return {};
   const auto made = std::chrono::system_clock::from_time_t(info.st_mtime);
@@ -93,13 +99,12 @@ Result<StoreFolder> StoreFolder::choose(const std::optional<Path>& given, std::u
 std::vector<Path> abandoned_store_folders_of(pid_t pid) {
   std::vector<Path> found;
   std::error_code ignored;
-  const std::string name = fmt::format("nano-mooncake-{}", ::geteuid());
+  const std::string name = name_of_root();
   for (const Path& root : {Path(kMemory) / name, std::filesystem::temp_directory_path(ignored) / name}) {
     for (const auto& entry : std::filesystem::directory_iterator(root, ignored)) {
       if (!entry.path().filename().string().starts_with(once_prefix_of(pid))) continue;
       // Held: by a process that has this pid in another container.
-      const UniqueFd lock(
-          ::open((entry.path() / store::NodeServer::kLockName).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+      const UniqueFd lock = open_lock(entry.path());
       if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) found.push_back(entry.path());
     }
   }

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "evidence/decision.h"
 #include "evidence/metrics.h"
 
 namespace nmc::evidence {
@@ -128,13 +129,11 @@ GateLine judge_pairs(const Cohort& cohort) {
   GateLine gate{.name = "decision", .findings = {}};
   std::uint64_t pairs = 0;
   for (const ExperimentReport* run : cohort.runs) {
-    const auto check = [&](const CaseRow& row, CaseKey control, const char* question) {
-      const auto found = std::ranges::find_if(run->cases, [&](const CaseRow& other) {
-        return other.key == control && other.repeat == row.repeat && other.done();
-      });
+    const auto check = [&](const CaseRow& row, const CaseKey& control, const char* question) {
+      const CaseRow* const found = run->find_done(control, row.repeat);
       const std::string who =
           fmt::format("{}: {} (run {}, repeat {})", question, row.key.name(), run->run_id, row.repeat);
-      if (found == run->cases.end()) {
+      if (found == nullptr) {
         note(gate, Verdict::kInsufficient, fmt::format("{} has no control {}", who, control.name()));
         return;
       }
@@ -147,17 +146,12 @@ GateLine judge_pairs(const Cohort& cohort) {
     };
     for (const CaseRow& row : run->cases) {
       if (!row.done() || row.key.fault != "none") continue;
-      CaseKey control = row.key;
+      const std::optional<CaseKey> control = control_of(row.key);
       // Faults bring cases of their own along, at ratios that nothing is compared at.
-      if (row.key.mode == "pd-global" && row.key.ratio == "1p1d") {
-        control.mode = "pd-split";
-        check(row, control, "cache");
-      } else if (row.key.mode == "pd-split") {
-        control.mode = "monolithic";
-        control.transfer = "none";
-        control.ratio = "1";
-        check(row, control, "pd-split");
-      }
+      if (row.key.mode == "pd-global" && row.key.ratio == "1p1d")
+        check(row, *control, "cache");
+      else if (row.key.mode == "pd-split")
+        check(row, *control, "pd-split");
     }
   }
   if (pairs == 0 && gate.findings.empty()) note(gate, Verdict::kInsufficient, "nothing is compared with anything");

@@ -1,7 +1,6 @@
 #include "evidence/budget.h"
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
 
 #include "evidence/json_reader.h"
@@ -256,17 +255,12 @@ bool Selector::takes(const CaseKey& key) const {
          fits(ratio, key.ratio) && fits(lifecycle, key.lifecycle);
 }
 
-bool BudgetRule::is_machines_own() const {
-  const Metric* const found = find_request_metric(metric);
-  return !over && ((found != nullptr && found->unit == "ms") || metric == "worker_utilization");
-}
+bool BudgetRule::is_machines_own() const { return !over && (is_time(metric) || metric == "worker_utilization"); }
 
 Result<Budget> parse_budget(const Json& json, std::string_view name) {
   std::optional<Error> fault;
   const JsonReader root(json, "", &fault);
-  const std::string schema = root.text("schema");
-  if (!fault && schema != kBudgetSchema)
-    return version_mismatch("{}: `schema`: expected \"{}\", got \"{}\"", name, kBudgetSchema, schema);
+  root.expect_schema(kBudgetSchema);
   Budget budget;
   const Json profiles = root.object("profiles");
   const JsonReader reader(profiles, "profiles", &fault);
@@ -366,7 +360,7 @@ Json pressure_json(const PressureVerdict& verdict) {
   for (const RuleVerdict& one : verdict.rules) {
     Json row = json_of(one.rule);
     row["verdict"] = verdict_name(one.verdict);
-    row["value"] = one.measured.value ? Json(std::round(*one.measured.value * 1e6) / 1e6) : Json("not_available");
+    row["value"] = one.measured.value ? Json(rounded(*one.measured.value)) : Json("not_available");
     row["samples"] = one.measured.samples;
     row["reason"] = one.reason;
     json["rules"].push_back(std::move(row));
@@ -387,7 +381,7 @@ Result<Budget> calibrate(const Budget& budget, const std::string& profile, const
     for (const ExperimentReport* run : cohort.runs) {
       const Measured measured = measure(rule, std::span(&run, 1));
       if (measured.value && measured.missing.empty())
-        rule.calibrated->runs.emplace_back(run->run_id, std::round(*measured.value * 1e6) / 1e6);
+        rule.calibrated->runs.emplace_back(run->run_id, rounded(*measured.value));
     }
     if (rule.calibrated->runs.size() < min_runs)
       return not_found("rule {}: {} runs on this machine have what it measures, {} needed", rule.id,
@@ -396,7 +390,7 @@ Result<Budget> calibrate(const Budget& budget, const std::string& profile, const
         std::ranges::minmax(rule.calibrated->runs, {}, [](const auto& run) { return run.second; });
     const double limit =
         rule.at_least ? least.second / (1 + margin) - rule.slack : most.second * (1 + margin) + rule.slack;
-    rule.calibrated->limit = std::round(limit * 1e6) / 1e6;
+    rule.calibrated->limit = rounded(limit);
   }
   calibrated.calibration = conditions_of(*cohort.runs.back());
   calibrated.calibration->margin = margin;

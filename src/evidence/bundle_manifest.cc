@@ -33,9 +33,7 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view name) {
   NMC_ASSIGN_OR_RETURN(const Json json, parse_bundle_json(text, name));
   std::optional<Error> fault;
   const JsonReader root(json, "", &fault);
-  const std::string schema = root.text("schema");
-  if (!fault && schema != kBundleSchema)
-    return invalid_argument("{}: `schema`: expected \"{}\", got {}", name, kBundleSchema, describe_json(Json(schema)));
+  root.expect_schema(kBundleSchema);
   Manifest manifest{.profile = root.text("profile"),
                     .files = {},
                     .records = root.text_list("records"),

@@ -7,38 +7,23 @@ namespace {
 
 std::string shortened(const std::string& text) { return text.size() > 12 ? text.substr(0, 12) + "..." : text; }
 
-// What sets `other` apart from `own`; "": nothing.
-std::string difference(const Provenance& own, const Provenance& other, bool any_source) {
-  const auto differs = [](std::string_view what, const std::string& found, const std::string& expected) {
-    return fmt::format("{}: {}, expected {}", what, shortened(found), shortened(expected));
-  };
-  if (own.machine.fingerprint != other.machine.fingerprint)
-    return differs("machine", other.machine.fingerprint, own.machine.fingerprint);
-  if (own.model.digest != other.model.digest) return differs("model", other.model.digest, own.model.digest);
-  if (own.evidence_tier != other.evidence_tier)
-    return fmt::format("evidence tier: {}, expected {}", other.evidence_tier, own.evidence_tier);
-  if (!any_source && own.build.source_digest != other.build.source_digest)
-    return differs("source", other.build.source_digest, own.build.source_digest);
-  if (own.build.build_type != other.build.build_type)
-    return differs("build type", other.build.build_type, own.build.build_type);
-  return "";
+// Digests by their beginning, words whole.
+std::string described(const Difference& difference) {
+  if (difference.what == "kind of evidence")
+    return fmt::format("evidence tier: {}, expected {}", difference.found, difference.expected);
+  return fmt::format("{}: {}, expected {}", difference.what, shortened(difference.found),
+                     shortened(difference.expected));
 }
 
-Result<Cohort> gather(const History& history, std::string_view run_id, bool any_source) {
-  const ExperimentReport* own = nullptr;
-  for (const ExperimentReport& run : history.runs) {
-    if (run.skipped.empty() && (run_id.empty() || run.run_id == run_id)) own = &run;
-  }
-  if (own == nullptr && run_id.empty()) return not_found("the registry names no run that can be read");
-  if (own == nullptr) return not_found("the registry names no run {} that can be read", run_id);
+Result<Cohort> gather(const History& history, std::string_view run_id, Alike alike) {
+  NMC_ASSIGN_OR_RETURN(const ExperimentReport* const own, find_run(history, run_id));
   Cohort cohort{.runs = {}, .apart = {}, .left_out = history.left_out};
   for (const ExperimentReport& run : history.runs) {
     if (!run.skipped.empty() || run.ended_at > own->ended_at) continue;
-    const std::string why = difference(own->provenance, run.provenance, any_source);
-    if (why.empty())
-      cohort.runs.push_back(&run);
+    if (const auto differs = difference(own->provenance, run.provenance, alike))
+      cohort.apart.push_back({run.run_id, described(*differs)});
     else
-      cohort.apart.push_back({run.run_id, why});
+      cohort.runs.push_back(&run);
   }
   return cohort;
 }
@@ -57,8 +42,10 @@ void Cohort::for_each_case(const std::function<void(const ExperimentReport&, con
   }
 }
 
-Result<Cohort> cohort_of(const History& history, std::string_view run_id) { return gather(history, run_id, false); }
+Result<Cohort> cohort_of(const History& history, std::string_view run_id) {
+  return gather(history, run_id, Alike::kSource);
+}
 
-Result<Cohort> runs_of_machine(const History& history) { return gather(history, "", true); }
+Result<Cohort> runs_of_machine(const History& history) { return gather(history, "", Alike::kBuildType); }
 
 }  // namespace nmc::evidence

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include "evidence/metrics.h"
+
 namespace nmc::evidence {
 namespace {
 
@@ -15,12 +17,6 @@ CaseKey alone(CaseKey key) {
   key.ratio = "1";
   key.fault = "none";
   return key;
-}
-
-const CaseRow* find_case(const ExperimentReport& run, const CaseKey& key, std::uint64_t repeat) {
-  const auto found = std::ranges::find_if(
-      run.cases, [&](const CaseRow& row) { return row.key == key && row.repeat == repeat && row.done(); });
-  return found == run.cases.end() ? nullptr : &*found;
 }
 
 const RequestRow* find_request(const CaseRow& row, const std::string& id) {
@@ -74,7 +70,7 @@ class DecisionMaker {
  private:
   void add_cluster(const ExperimentReport& run, const CaseRow& row, Decision& decision,
                    std::vector<Cluster>& clusters) const {
-    const CaseRow* const control = find_case(run, decision.control, row.repeat);
+    const CaseRow* const control = run.find_done(decision.control, row.repeat);
     if (control == nullptr || control->workload_digest != row.workload_digest)
       return lack(decision, Gap::kControl,
                   fmt::format("run {}, repeat {} has no control of the same workload", run.run_id, row.repeat));
@@ -183,6 +179,14 @@ std::uint64_t starts_needed(const Effect& effect, double margin) {
 
 }  // namespace
 
+std::optional<CaseKey> control_of(const CaseKey& treatment) {
+  if (treatment.mode == "pd-split") return alone(treatment);
+  if (treatment.mode != "pd-global") return std::nullopt;
+  CaseKey control = treatment;
+  control.mode = "pd-split";
+  return control;
+}
+
 std::map<CaseKey, std::string> reference_workloads(const Cohort& cohort) {
   std::map<CaseKey, std::string> digests;
   cohort.for_each_case([&](const ExperimentReport&, const CaseRow& row) {  // oldest first
@@ -196,13 +200,11 @@ std::vector<Decision> decide(const Cohort& cohort, const DecisionOptions& option
   std::vector<Decision> decisions;
   for (const CaseKey& key :
        maker.treatments([](const CaseKey& k) { return k.mode == "pd-global" && k.fault == "none"; })) {
-    CaseKey control = key;
-    control.mode = "pd-split";
-    decisions.push_back(maker.decide("cache", control, key));
+    decisions.push_back(maker.decide("cache", *control_of(key), key));
   }
   for (const CaseKey& key :
        maker.treatments([](const CaseKey& k) { return k.mode == "pd-split" && k.fault == "none"; }))
-    decisions.push_back(maker.decide("pd-split", alone(key), key));
+    decisions.push_back(maker.decide("pd-split", *control_of(key), key));
   return decisions;
 }
 
@@ -217,7 +219,6 @@ std::vector<Decision> frontier(const Cohort& cohort, const DecisionOptions& opti
 }
 
 Json decision_json(const Decision& decision, double margin) {
-  const auto rounded = [](double value) { return std::round(value * 1e6) / 1e6; };
   const bool measured = decision.effect.clusters >= 2;
   const auto figure = [&](double value) { return measured ? Json(rounded(value)) : Json("not_available"); };
   return {{"question", decision.question},

@@ -32,6 +32,10 @@ struct Decision {
   double saved_tokens = 0, prefill_saved_ms = 0, restore_ms = 0, transfer_ms = 0, net_ms = 0;
 };
 
+// What a case is held against in the decision view: pd-global against pd-split, pd-split against monolithic, which is
+// against nothing.
+std::optional<CaseKey> control_of(const CaseKey& treatment);
+
 struct DecisionOptions {
   std::string metric = "e2e_ms";
   double margin = 0.05;

@@ -1,40 +1,24 @@
 #include "evidence/diagnosis.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <tuple>
+
+#include "evidence/metrics.h"
 
 namespace nmc::evidence {
 namespace {
 
 constexpr double kWorthTelling = 0.05;
 
-const ExperimentReport* find_run(const History& history, std::string_view id) {
-  const ExperimentReport* found = nullptr;
-  for (const ExperimentReport& run : history.runs) {
-    if (run.skipped.empty() && (id.empty() || run.run_id == id)) found = &run;
-  }
-  return found;
-}
-
-std::string incomparable(const Provenance& a, const Provenance& b) {
-  if (a.machine.fingerprint != b.machine.fingerprint) return "machine";
-  if (a.model.digest != b.model.digest) return "model";
-  if (a.evidence_tier != b.evidence_tier) return "kind of evidence";
-  if (a.build.build_type != b.build.build_type) return "build type";
-  return "";
-}
-
 using Runs = std::vector<const ExperimentReport*>;
 
 Result<Runs> named_baseline(const History& history, const ExperimentReport& run, std::string_view id) {
-  const ExperimentReport* const named = find_run(history, id);
-  if (named == nullptr) return not_found("the registry names no run {} that can be read", id);
+  NMC_ASSIGN_OR_RETURN(const ExperimentReport* const named, find_run(history, id));
   if (named == &run) return invalid_argument("run {} is its own baseline, expected another run", id);
-  const std::string differs = incomparable(run.provenance, named->provenance);
-  if (!differs.empty()) return invalid_argument("runs {} and {}: their {} differs", run.run_id, id, differs);
+  if (const auto differs = difference(run.provenance, named->provenance, Alike::kBuildType))
+    return invalid_argument("runs {} and {}: their {} differs", run.run_id, id, differs->what);
   return Runs{named};
 }
 
@@ -43,7 +27,8 @@ Result<Runs> newest_baseline(const History& history, const ExperimentReport& run
   Runs found;
   for (const ExperimentReport& other : history.runs) {
     if (&other == &run) break;
-    if (other.skipped.empty() && incomparable(run.provenance, other.provenance).empty()) found.push_back(&other);
+    if (other.skipped.empty() && !difference(run.provenance, other.provenance, Alike::kBuildType))
+      found.push_back(&other);
   }
   if (found.empty())
     return not_found("no run before {} is of its machine, model, kind of evidence and build type", run.run_id);
@@ -77,8 +62,6 @@ double spread(const std::vector<double>& values) {
   return most - least;
 }
 
-double rounded(double value) { return std::round(value * 1e6) / 1e6; }
-
 // Nothing where the request didn't grow beyond the noise.
 std::optional<Regression> regression_of(const Samples& before, const Samples& now) {
   Regression row{.key = {},
@@ -97,8 +80,7 @@ std::optional<Regression> regression_of(const Samples& before, const Samples& no
 }  // namespace
 
 Result<Diagnosis> diagnose(const History& history, std::string_view run_id, std::string_view baseline_id) {
-  const ExperimentReport* const run = find_run(history, run_id);
-  if (run == nullptr) return not_found("the registry names no run {} that can be read", run_id);
+  NMC_ASSIGN_OR_RETURN(const ExperimentReport* const run, find_run(history, run_id));
   NMC_ASSIGN_OR_RETURN(const Runs baseline, baseline_id.empty() ? newest_baseline(history, *run)
                                                                 : named_baseline(history, *run, baseline_id));
   Diagnosis diagnosis{.run = run->run_id, .baseline = {}, .regressions = {}, .caveats = {}};

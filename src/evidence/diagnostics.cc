@@ -32,9 +32,7 @@ Result<ReadAcceptance> read_acceptance(const Path& path) {
   NMC_ASSIGN_OR_RETURN(const Json json, read_json(path));
   std::optional<Error> fault;
   const JsonReader root(json, "", &fault);
-  const std::string schema = root.text("schema");
-  if (!fault && schema != kAcceptanceSchema)
-    return version_mismatch("{}: `schema`: expected \"{}\", got \"{}\"", path.string(), kAcceptanceSchema, schema);
+  root.expect_schema(kAcceptanceSchema);
   ReadAcceptance read{.verdict = root.text_of("verdict", {"accepted", "blocked", "insufficient_evidence"}),
                       .profile = root.text("profile"),
                       .command = root.has("command") ? root.text("command") : "",
@@ -100,13 +98,11 @@ Result<Json> make_diagnostics(const Path& folder) {
                {"runs", acceptance.runs},
                {"gates", Json::array()},
                {"incidents", Json::array()},
-               {"left_out", Json::array()}};
+               {"left_out", left_out_json(history)}};
   for (const Gate& gate : acceptance.gates) {
     if (gate.verdict != "pass" && gate.verdict != "not_applicable")
       json["gates"].push_back(gate_json(gate, acceptance, folder));
   }
-  for (const History::LeftOut& left : history.left_out)
-    json["left_out"].push_back({{"run_id", left.run_id}, {"path", left.path}, {"why", left.why}});
   NMC_ASSIGN_OR_RETURN(const Budget budget, read_budget(folder / kRunBudget));
   const Result<Cohort> cohort = cohort_of(history);
   if (!cohort) return json;

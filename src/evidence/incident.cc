@@ -15,18 +15,9 @@ std::vector<const ExperimentReport*> baseline_runs(const History& history, const
   const Provenance& own = cohort.runs.back()->provenance;
   for (const ExperimentReport& run : history.runs) {
     const bool judged = std::ranges::count(cohort.runs, &run) > 0;
-    const Provenance& other = run.provenance;
-    if (!judged && run.skipped.empty() && other.machine.fingerprint == own.machine.fingerprint &&
-        other.model.digest == own.model.digest && other.evidence_tier == own.evidence_tier &&
-        other.build.build_type == own.build.build_type)
-      found.push_back(&run);
+    if (!judged && run.skipped.empty() && !difference(own, run.provenance, Alike::kBuildType)) found.push_back(&run);
   }
   return found;
-}
-
-bool is_time(const std::string& metric) {
-  const Metric* const found = find_request_metric(metric);
-  return found != nullptr && found->unit == "ms";
 }
 
 // Stages that are part of a time.
@@ -240,7 +231,6 @@ std::vector<NearMiss> near_misses(const Cohort& cohort, const PressureVerdict& v
 }
 
 Json near_misses_json(const PressureVerdict& verdict, const std::vector<NearMiss>& found, double near) {
-  const auto rounded = [](double value) { return std::round(value * 1e6) / 1e6; };
   Json json = {{"schema", "nano-mooncake/pressure-margin/v1"},
                {"verdict", verdict_name(verdict.verdict)},
                {"profile", verdict.profile},

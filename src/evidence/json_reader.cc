@@ -45,6 +45,13 @@ bool JsonReader::has(std::string_view name) const {
   return found != json_->end() && !found->is_null();
 }
 
+void JsonReader::expect_schema(std::string_view expected) const {
+  const std::string schema = text("schema");
+  if (!faulty() && schema != expected)
+    *fault_ = Error{ErrorCode::kVersionMismatch,
+                    fmt::format("`schema`: expected \"{}\", got {}", expected, describe_json(Json(schema), 80))};
+}
+
 std::string JsonReader::text(std::string_view name) const {
   const Json* const value = find(name);
   if (value == nullptr) return "";

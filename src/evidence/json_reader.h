@@ -27,6 +27,8 @@ class JsonReader {
     if (!json.is_object()) refuse("", "an object", &json);
   }
 
+  // Refuses as kVersionMismatch whatever has another "schema".
+  void expect_schema(std::string_view expected) const;
   std::string text(std::string_view name) const;
   std::string text_of(std::string_view name, std::initializer_list<std::string_view> choices) const;
   std::string hex_digest(std::string_view name) const;  // 64 digits, or "unknown"

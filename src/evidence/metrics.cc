@@ -1,6 +1,7 @@
 #include "evidence/metrics.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace nmc::evidence {
 namespace {
@@ -26,5 +27,12 @@ const Metric* find_request_metric(std::string_view name) {
   const auto* const found = std::ranges::find(kMetrics, name, &Metric::name);
   return found == std::end(kMetrics) ? nullptr : found;
 }
+
+bool is_time(std::string_view metric) {
+  const Metric* const found = find_request_metric(metric);
+  return found != nullptr && found->unit == "ms";
+}
+
+double rounded(double value) { return std::round(value * 1e6) / 1e6; }
 
 }  // namespace nmc::evidence

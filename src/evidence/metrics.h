@@ -16,4 +16,10 @@ struct Metric {
 std::span<const Metric> request_metrics();
 const Metric* find_request_metric(std::string_view name);  // nullptr: there is no such metric
 
+// Whether it is a request's time, in ms.
+bool is_time(std::string_view metric);
+
+// Six decimals, as digests see them, so that what is written is what is digested.
+double rounded(double value);
+
 }  // namespace nmc::evidence

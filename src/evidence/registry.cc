@@ -133,9 +133,7 @@ Result<RegistryRecord> parse_record(std::string_view line, std::string_view name
   NMC_ASSIGN_OR_RETURN(const Json json, parse_json(line, name));
   std::optional<Error> fault;
   const JsonReader root(json, "", &fault);
-  const std::string schema = root.text("schema");
-  if (!fault && schema != kRecordSchema)
-    return version_mismatch("{}: `schema`: expected \"{}\", got \"{}\"", name, kRecordSchema, schema);
+  root.expect_schema(kRecordSchema);
   const std::string digest = root.hex_digest("record_digest");
   RegistryRecord record{.run_id = root.text("run_id"),
                         .path = root.text("path"),
@@ -200,6 +198,23 @@ Result<History> load_history(const Path& index) {
   std::ranges::sort(history.runs, ends_earlier);
   std::ranges::sort(history.left_out, {}, &History::LeftOut::run_id);
   return history;
+}
+
+Result<const ExperimentReport*> find_run(const History& history, std::string_view run_id) {
+  const ExperimentReport* found = nullptr;
+  for (const ExperimentReport& run : history.runs) {
+    if (run.skipped.empty() && (run_id.empty() || run.run_id == run_id)) found = &run;
+  }
+  if (found != nullptr) return found;
+  if (run_id.empty()) return not_found("the registry names no run that can be read");
+  return not_found("the registry names no run {} that can be read", run_id);
+}
+
+Json left_out_json(const History& history) {
+  Json json = Json::array();
+  for (const History::LeftOut& left : history.left_out)
+    json.push_back({{"run_id", left.run_id}, {"path", left.path}, {"why", left.why}});
+  return json;
 }
 
 Result<Rebuilt> rebuild_registry(const Path& reports, const Path& index) {

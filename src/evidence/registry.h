@@ -68,6 +68,12 @@ struct History {
 };
 Result<History> load_history(const Path& index);
 
+// The run of that id, "" being the newest; one that was skipped is none. kNotFound: there is no such run.
+Result<const ExperimentReport*> find_run(const History& history, std::string_view run_id);
+
+// An array of the records left out, for a report.
+Json left_out_json(const History& history);
+
 struct Rebuilt {
   std::size_t records = 0;
   std::vector<std::string> left_out;  // "FILE: why", of reports that failed

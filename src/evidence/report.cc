@@ -1,6 +1,5 @@
 #include "evidence/report.h"
 
-#include <cmath>
 #include <ctime>
 
 #include "base/entropy.h"
@@ -14,9 +13,6 @@ namespace {
 
 constexpr std::uint64_t kReportBytesMax = std::uint64_t{256} << 20;
 
-// Six decimals, as digests see them, so that what is written is what is digested.
-double rounded(double value) { return std::round(value * 1e6) / 1e6; }
-
 Json number_json(std::string_view metric, double value) {
   const Metric* const known = find_request_metric(metric);
   if (known != nullptr && known->is_count) return static_cast<std::uint64_t>(value);
@@ -26,6 +22,29 @@ Json number_json(std::string_view metric, double value) {
 // ---- to JSON ----
 
 }  // namespace
+
+const CaseRow* ExperimentReport::find_done(const CaseKey& key, std::uint64_t repeat) const {
+  const auto found = std::ranges::find_if(
+      cases, [&](const CaseRow& row) { return row.key == key && row.repeat == repeat && row.done(); });
+  return found == cases.end() ? nullptr : &*found;
+}
+
+std::optional<Difference> difference(const Provenance& own, const Provenance& other, Alike alike) {
+  const std::pair<Alike, Difference> all[] = {
+      {Alike::kKind, {"machine", other.machine.fingerprint, own.machine.fingerprint}},
+      {Alike::kKind, {"model", other.model.digest, own.model.digest}},
+      {Alike::kKind, {"kind of evidence", other.evidence_tier, own.evidence_tier}},
+      {Alike::kSource, {"source", other.build.source_digest, own.build.source_digest}},
+      {Alike::kBuildType, {"build type", other.build.build_type, own.build.build_type}}};
+  for (const auto& [needed, one] : all) {
+    if (needed <= alike && one.found != one.expected) return one;
+  }
+  return std::nullopt;
+}
+
+Json model_json(const ModelIdentity& model) {
+  return {{"name", model.name}, {"digest", model.digest}, {"dtype", model.dtype}, {"parameters", model.parameters}};
+}
 
 Json provenance_json(const Provenance& provenance) {
   const auto& [tier, build, machine, model] = provenance;
@@ -46,8 +65,7 @@ Json provenance_json(const Provenance& provenance) {
             {"memory_bytes", machine.memory_bytes},
             {"kernel", machine.kernel},
             {"instruction_level", machine.instruction_level}}},
-          {"model",
-           {{"name", model.name}, {"digest", model.digest}, {"dtype", model.dtype}, {"parameters", model.parameters}}}};
+          {"model", model_json(model)}};
 }
 
 namespace {

@@ -149,10 +149,24 @@ struct ExperimentReport {
   std::vector<ParityRow> parity;
   std::string digest = {};  // `report_digest` of the JSON it was read from; "": it wasn't
 
+  const CaseRow* find_done(const CaseKey& key, std::uint64_t repeat) const;  // null: there is none
+
   bool operator==(const ExperimentReport&) const = default;
 };
 
-// "evidence_tier", "build", "machine", "model".
+// How alike two runs have to be: of one machine, model and kind of evidence; of one build type, too; of one source,
+// too.
+enum class Alike { kKind, kBuildType, kSource };
+
+struct Difference {
+  std::string_view what;  // "machine", "model", "kind of evidence", "source" or "build type"
+  std::string found, expected;
+};
+// The first thing that sets `other` apart from `own`; nothing: they are alike.
+std::optional<Difference> difference(const Provenance& own, const Provenance& other, Alike alike);
+
+// Members of a report's "provenance": "evidence_tier", "build", "machine", "model"; and the last by itself.
+Json model_json(const ModelIdentity& model);
 Json provenance_json(const Provenance& provenance);
 
 // With "schema" first and "report_digest" last, which is the canonical digest (canonical.h) of the rest. Each case gets

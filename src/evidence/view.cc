@@ -1,18 +1,18 @@
 #include "evidence/view.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 
 #include "evidence/fault_budget.h"
+#include "evidence/metrics.h"
 #include "evidence/percentiles.h"
 #include "evidence/phases.h"
 
 namespace nmc::evidence {
 namespace {
-
-double rounded(double value) { return std::round(value * 1e6) / 1e6; }
 
 // All that was measured of one case, its repeats and runs together.
 struct CaseSamples {
@@ -38,10 +38,8 @@ struct CaseSamples {
     for (const WorkerRow& worker : row.workers) utilization[worker.role].push_back(worker.worker_utilization);
   }
   double sum(const std::string& metric) const {
-    const auto found = metrics.find(metric);
     double total = 0;
-    if (found != metrics.end())
-      for (const double value : found->second) total += value;
+    for (const double value : of(metric)) total += value;
     return total;
   }
   const std::vector<double>& of(const std::string& metric) const {
@@ -54,6 +52,28 @@ struct CaseSamples {
 Json key_json(const CaseKey& key) {
   return {{"workload", key.workload}, {"mode", key.mode},           {"transfer", key.transfer},
           {"ratio", key.ratio},       {"lifecycle", key.lifecycle}, {"fault", key.fault}};
+}
+
+Json percentile_json(const Percentiles& found, unsigned permille) {
+  for (std::size_t i = 0; i < kReportedPermille.size(); ++i) {
+    if (kReportedPermille[i] == permille && found.at[i]) return rounded(found.at[i]->value);
+  }
+  return "not_available";
+}
+
+// What a row of any view has: whose figures they are, and times by percentile.
+Json case_json(const CaseKey& key, const CaseSamples& samples, std::initializer_list<const char*> times,
+               std::span<const unsigned> permilles) {
+  Json row = key_json(key);
+  row["starts"] = samples.starts;
+  row["requests"] = samples.requests;
+  for (const char* metric : times) {
+    const Percentiles found = percentiles_of(samples.of(metric));
+    for (const unsigned permille : permilles)
+      row[fmt::format("{}_p{}", metric, permille / 10)] = percentile_json(found, permille);
+    row[fmt::format("{}_samples", metric)] = found.samples;
+  }
+  return row;
 }
 
 std::vector<ViewColumn> key_columns() { return {{"workload"}, {"mode"}, {"transfer"}, {"ratio"}, {"lifecycle"}}; }
@@ -97,14 +117,7 @@ void compare_view(const Cohort& cohort, View& view) {
                              {"transfer_bytes"},
                              {"cache_sources"}});
   for (const auto& [key, samples] : collect(cohort, view, without_fault)) {
-    Json row = key_json(key);
-    row["starts"] = samples.starts;
-    row["requests"] = samples.requests;
-    for (const char* metric : {"ttft_ms", "e2e_ms"}) {
-      for (const unsigned permille : kReportedPermille)
-        row[fmt::format("{}_p{}", metric, permille / 10)] = percentile_json(samples.of(metric), permille);
-      row[fmt::format("{}_samples", metric)] = samples.of(metric).size();
-    }
+    Json row = case_json(key, samples, {"ttft_ms", "e2e_ms"}, kReportedPermille);
     for (const char* metric : {"prompt_tokens", "computed_tokens", "saved_tokens", "output_tokens", "hit_blocks",
                                "snapshot_bytes", "transfer_bytes"})
       row[metric] = static_cast<std::uint64_t>(samples.sum(metric));
@@ -119,11 +132,6 @@ void compare_view(const Cohort& cohort, View& view) {
     row["runs"] = samples.runs;
     view.rows.push_back(std::move(row));
   }
-}
-
-bool same_kind(const Provenance& a, const Provenance& b) {
-  return a.machine.fingerprint == b.machine.fingerprint && a.model.digest == b.model.digest &&
-         a.evidence_tier == b.evidence_tier;
 }
 
 // Along time: each case, run by run, against the run before.
@@ -149,7 +157,7 @@ void trend_view(const History& history, const Cohort& cohort, View& view) {
   view.apart.clear();
   for (const ExperimentReport& run : history.runs) {
     if (!run.skipped.empty()) continue;
-    if (!same_kind(run.provenance, newest.provenance)) {
+    if (difference(newest.provenance, run.provenance, Alike::kKind)) {
       view.apart.push_back({run.run_id, "another machine, model or kind of evidence"});
       continue;
     }
@@ -166,7 +174,8 @@ void trend_view(const History& history, const Cohort& cohort, View& view) {
       return rounded(100 * (now.get<double>() / then.get<double>() - 1));
     };
     for (const auto& [key, samples] : cases) {
-      const Json ttft = percentile_json(samples.of("ttft_ms"), 500), e2e = percentile_json(samples.of("e2e_ms"), 500);
+      const Json ttft = percentile_json(percentiles_of(samples.of("ttft_ms")), 500);
+      const Json e2e = percentile_json(percentiles_of(samples.of("e2e_ms")), 500);
       const auto then = before.find(key);
       const bool first = then == before.end();
       Json row = key_json(key);
@@ -206,14 +215,7 @@ void pressure_view(const Cohort& cohort, View& view) {
     const bool several = key.workload == "pressure" || key.workload == "overload" ||
                          (key.ratio != "1" && key.ratio != "1p1d") || rejected != samples.outcomes.end();
     if (!several) continue;
-    Json row = key_json(key);
-    row["starts"] = samples.starts;
-    row["requests"] = samples.requests;
-    for (const char* metric : {"queue_ms", "ttft_ms", "e2e_ms"}) {
-      for (const unsigned permille : {500u, 950u})
-        row[fmt::format("{}_p{}", metric, permille / 10)] = percentile_json(samples.of(metric), permille);
-      row[fmt::format("{}_samples", metric)] = samples.of(metric).size();
-    }
+    Json row = case_json(key, samples, {"queue_ms", "ttft_ms", "e2e_ms"}, std::span(kReportedPermille).first<2>());
     for (const char* role : {"prefill", "decode", "both"}) {
       const auto found = samples.utilization.find(role);
       double sum = 0;
@@ -299,14 +301,6 @@ std::vector<std::string> caveats_of(const Cohort& cohort) {
 
 }  // namespace
 
-Json percentile_json(const std::vector<double>& samples, unsigned permille) {
-  const Percentiles found = percentiles_of(samples);
-  for (std::size_t i = 0; i < kReportedPermille.size(); ++i) {
-    if (kReportedPermille[i] == permille && found.at[i]) return rounded(found.at[i]->value);
-  }
-  return "not_available";
-}
-
 Result<View> make_view(std::string_view name, const History& history, const Cohort& cohort,
                        const DecisionOptions& options) {
   View view{.name = std::string(name),
@@ -329,7 +323,7 @@ Result<View> make_view(std::string_view name, const History& history, const Coho
   else if (name == "faults")
     faults_view(cohort, view);
   else
-    return invalid_argument("view {}: expected compare, trend, pressure, frontier, decision or faults", name);
+    return invalid_argument("view {}: expected one of {}", name, fmt::join(kViews, ", "));
   return view;
 }
 
@@ -340,10 +334,8 @@ Json view_json(const View& view, const History& history) {
                {"caveats", view.caveats},
                {"rows", view.rows},
                {"apart", Json::array()},
-               {"left_out", Json::array()}};
+               {"left_out", left_out_json(history)}};
   for (const View::Apart& apart : view.apart) json["apart"].push_back({{"what", apart.what}, {"why", apart.why}});
-  for (const History::LeftOut& left : history.left_out)
-    json["left_out"].push_back({{"run_id", left.run_id}, {"path", left.path}, {"why", left.why}});
   return json;
 }
 

@@ -41,7 +41,4 @@ Result<View> make_view(std::string_view name, const History& history, const Coho
 // Schema nano-mooncake/results-view/v1.
 Json view_json(const View& view, const History& history);
 
-// Figures of several requests: median and the like of a metric, or "not_available".
-Json percentile_json(const std::vector<double>& samples, unsigned permille);
-
 }  // namespace nmc::evidence

@@ -1,12 +1,12 @@
 #include "lab/experiment_case.h"
 
 #include <chrono>
-#include <cmath>
 #include <thread>
 
 #include "base/failpoint.h"
 #include "base/hash.h"
 #include "base/mutex.h"
+#include "evidence/metrics.h"
 
 namespace nmc::lab {
 namespace {
@@ -19,8 +19,6 @@ constexpr auto kQuietRetry = std::chrono::milliseconds(2);
 constexpr std::size_t kEndlessTokens = 100'000;  // of an answer that is to be cut off, unless the context ends before
 
 constexpr std::size_t kFillersAtOnce = 16;  // written to memory before the disk has to have them
-
-double rounded(double value) { return std::round(value * 1e6) / 1e6; }
 
 std::string digest_of_tokens(const std::vector<engine::TokenId>& tokens) {
   return sha256(std::as_bytes(std::span(tokens))).hex();
@@ -80,7 +78,7 @@ class Told final : public engine::RequestListener {
                    {"queue_ms", m.queue_ms},         {"lookup_ms", m.lookup_ms}, {"restore_ms", m.restore_ms},
                    {"prefill_ms", m.prefill_ms},     {"export_ms", m.export_ms}, {"encode_ms", m.encode_ms},
                    {"transport_ms", m.transport_ms}, {"unpack_ms", m.unpack_ms}, {"import_ms", m.import_ms}};
-    for (auto& [name, value] : row.metrics) value = rounded(value);
+    for (auto& [name, value] : row.metrics) value = evidence::rounded(value);
     const std::pair<const char*, std::size_t> counts[] = {
         {"prompt_tokens", m.prompt_tokens},   {"computed_tokens", m.computed_tokens},
         {"saved_tokens", m.saved_tokens},     {"output_tokens", m.output_tokens},
@@ -296,7 +294,7 @@ class CaseRun {
       row.workers.push_back({.name = worker.name,
                              .role = worker.role,
                              .restarts = worker.restarts,
-                             .worker_utilization = rounded(std::clamp(worker.utilization, 0.0, 1.0))});
+                             .worker_utilization = evidence::rounded(std::clamp(worker.utilization, 0.0, 1.0))});
     }
   }
 

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "evidence/decision.h"
 #include "lab/experiment_faults.h"
 
 namespace nmc::lab {
@@ -51,11 +52,9 @@ TEST(ExperimentPlan, WhatASuiteComparesHasItsOtherSide) {
     const std::vector<std::string> all = names({.suite = std::string(suite)});
     const std::vector<PlannedCase> planned = *plan_cases({.suite = std::string(suite)}, workloads());
     for (const PlannedCase& one : planned) {
-      evidence::CaseKey control = one.key;
       if (one.key.mode == "monolithic" || one.key.ratio != "1p1d" || one.key.fault != "none") continue;
-      control.mode = one.key.mode == "pd-global" ? "pd-split" : "monolithic";
-      if (control.mode == "monolithic") control.transfer = "none", control.ratio = "1";
-      EXPECT_THAT(all, ::testing::Contains(control.name())) << suite << " has " << one.key.name();
+      const std::optional<evidence::CaseKey> control = evidence::control_of(one.key);
+      EXPECT_THAT(all, ::testing::Contains(control->name())) << suite << " has " << one.key.name();
     }
   }
 }

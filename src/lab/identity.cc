@@ -76,6 +76,11 @@ std::string_view tier_of_model(std::string_view spec) {
   return spec == "tiny" ? evidence::kTierMechanism : evidence::kTierCheckpoint;
 }
 
+Json simulation_provenance_json(Json workload) {
+  return provenance_json(
+      {.evidence_tier = evidence::kTierSimulation, .workload = std::move(workload), .of_machine = false});
+}
+
 Json provenance_json(const Origin& origin) {
   Json json = evidence::provenance_json(
       {.evidence_tier = std::string(origin.evidence_tier),

@@ -24,5 +24,7 @@ struct Origin {
 // The member "provenance" of every report but that of the experiments, which has a workload a case: "evidence_tier",
 // "build", "machine" and "model" or null, "workload_digest".
 Json provenance_json(const Origin& origin);
+// Of what was computed and not measured: of no machine and no model.
+Json simulation_provenance_json(Json workload);
 
 }  // namespace nmc::lab
